@@ -21,7 +21,7 @@ from benchmarks.workers.abstraction import timed
 from benchmarks.workers.answer import compose
 from benchmarks.workers.gpu_training import images_of, trainings
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import chained
+from parallel_core.experiments.workloads import chained
 from parallel_core.measurement.timing import Timing, interleave
 from parallel_core.measurement.timing import measure as timed_on
 

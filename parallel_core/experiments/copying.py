@@ -1,7 +1,6 @@
-"""Copies of results to another device, and how much is multiplied and copied for the copies to
-hide.
+"""Copies of results to another device, and the choice of sizes with which they can hide.
 
-Issuing is to be a small part of copying, and copying to take as long as multiplying.
+Issuing should be a small part of copying, and copying should take as long as multiplying.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,38 +11,38 @@ from math import sqrt
 import numpy as np
 
 from backends import HOST, Array, Device
-from parallel_core.experiments import works
+from parallel_core.experiments import workloads
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.timing import Timing
 
 FEWEST_MULTIPLICATIONS = 15
-"""If results are copied: nothing hides the first multiplication, nor the last copy."""
+"""The fewest multiplications whose results are copied: nothing hides the first of them, nor the
+last copy.
+"""
 COPYING_SECONDS = 0.3
-"""About how long a chosen size makes a device take for multiplications whose results are copied."""
+"""About how many seconds a device multiplies at a chosen size if the results are copied."""
 ISSUING_SECONDS = 31e-6
-"""Of a copy, on the framework that issues slowest (MXNet, between CPUs): all frameworks get the
-same work.
+"""The seconds to issue a copy on the slowest framework (MXNet, between CPUs).
+
+All frameworks count with them, so that all get the same work.
 """
 ISSUING_SHARE, TOO_MUCH_ISSUING = 0.1, 0.5
-"""The share of a copy's time that issuing it may take, and from which on that time is not the
-copy's own.
+"""The share of a copy's time that issuing should take, and the share from which on issuing, and not
+copying, sets the pace.
 """
 BEYOND_CACHES, MOST_BUFFERS = 2**27, 100
-"""The bytes that no cache holds, and the buffers that are taken at most to have so many."""
+"""The bytes of all buffers, more than caches hold, and the most buffers."""
 MOST_COPIES = 1000
-"""The copies of each result at the most, and the multiplications.
-
-Their options take no more.
-"""
+"""The most copies of each result, and the most multiplications: their options take no more."""
 PROBED_COPIES = 30
-"""The copies of each of two results from which a size and how many copies are chosen."""
+"""The copies of each of two results from which a size, and a number of copies, are chosen."""
 
 
 def destination(trial: Trial) -> Device:
-    """Return the device to which the first one's results are copied.
+    """Return the device to which results of the first device are copied: a GPU copies to the host.
 
-    Raises RequestError if there is none.
+    Raises RequestError if a CPU has no second device.
     """
     if trial.devices[0].kind == "gpu":
         return HOST
@@ -54,11 +53,11 @@ def destination(trial: Trial) -> Device:
 def copy_in_turn(
     trial: Trial, buffers: list[Array], index: int, result: Array, device: Device, copies: int
 ) -> None:
-    """Launch copies of the result of an index to the buffers on a device in turn.
+    """Launch `copies` of the result number `index` to the buffers on a device in turn.
 
-    The copies replace the buffers. MXNet's engine takes next what has been ready for longest, and
-    of copies to one buffer only one is ready. In turn they run in the order of the program on every
-    framework, past the caches whether they are alone or not.
+    The copies replace the buffers. Each copy goes to another buffer than the copy before, past the
+    caches. So every framework runs them in the order of the program: MXNet takes the task next that
+    has been ready for longest, and of several copies to one buffer only one would be ready.
     """
     for number in range(index * copies, (index + 1) * copies):
         turn = number % len(buffers)
@@ -66,13 +65,13 @@ def copy_in_turn(
 
 
 def buffers_for(trial: Trial, size: int, device: Device, count: int) -> list[Array]:
-    """Load buffers of zeros on a device, so that what is right in them was copied."""
+    """Load `count` buffers of zeros on a device: right values in them can only be copies."""
     zeros = np.zeros((size, size), dtype=np.float32)
     return [trial.backend.asarray(zeros, device) for _ in range(count)]
 
 
 def buffers_in_turn(trial: Trial, size: int, device: Device) -> list[Array]:
-    """Load enough buffers on a device for copies to them in turn to go past the caches."""
+    """Load enough buffers on a device that copies to them in turn go past the caches."""
     bytes_of_buffer = size * size * np.dtype(np.float32).itemsize
     count = max(1, min(MOST_BUFFERS, BEYOND_CACHES // bytes_of_buffer))
     return buffers_for(trial, size, device, count)
@@ -86,31 +85,37 @@ def copies_of(
     copies: int,
     source: Device,
 ) -> Work:
-    """Copy every result on `source` `copies` times to the buffers on a device in turn.
+    """Make the work that copies every result on `source` to the buffers on a device in turn.
 
-    The copies replace the buffers.
+    Each result is copied `copies` times. The copies replace the buffers.
     """
     work = _copies_of(trial, results, device, buffers, copies)
-    element = works.ones(trial, source)
-    few = min(copies, works.MOST_CALLS)
-    calls = _copies_of(trial, [element], device, [trial.backend.copy_to(element, device)], few)
-    return replace(work, calls=replace(calls, times=len(results) * copies / few))
+    element = workloads.ones(trial, source)
+    element_buffers = [trial.backend.copy_to(element, device)]
+    timed_calls = min(copies, workloads.MOST_CALLS)
+    calls = _copies_of(trial, [element], device, element_buffers, timed_calls)
+    calls = replace(calls, times=len(results) * copies / timed_calls)
+    return replace(work, calls=calls)
 
 
 def _copies_of(
     trial: Trial, results: Sequence[Array], device: Device, buffers: list[Array], copies: int
 ) -> Work:
+    """Make the work of `copies` of each result, with a unit that copies to all buffers at once."""
+
     def one_by_one() -> None:
         for index, result in enumerate(results):
             copy_in_turn(trial, buffers, index, result, device, copies)
 
     def many_at_once() -> None:
-        repeated = [result for result in results for _ in range(copies)]
-        for start in range(0, len(repeated), len(buffers)):
-            sources = tuple(repeated[start : start + len(buffers)])
+        to_copy: list[Array] = []
+        for result in results:
+            to_copy += [result] * copies
+        for start in range(0, len(to_copy), len(buffers)):
+            sources = tuple(to_copy[start : start + len(buffers)])
             count = len(sources)
             copied = trial.backend.copy_to(sources, device, out=tuple(buffers[:count]))
-            buffers[:count] = [copied[turn] for turn in range(count)]
+            buffers[:count] = [copied[index] for index in range(count)]
 
     return Work(one_by_one, many_at_once, transfers=True)
 
@@ -118,7 +123,7 @@ def _copies_of(
 def chosen_to_copy(
     destination: Callable[[Trial], Device], timings: float
 ) -> tuple[Chosen, Chosen, Chosen]:
-    """Declare three options: the side of matrices, how many there are, and copies of each result.
+    """Declare three options: the side of matrices, the multiplications, and copies of each result.
 
     A round takes `timings` times as long as the multiplications.
     """
@@ -143,50 +148,49 @@ def chosen_to_copy(
 
 
 def _size_to_copy(destination: Callable[[Trial], Device], timings: float, trial: Trial) -> Choice:
-    """Choose the smallest size at which issuing a copy is a small part of it.
+    """Choose the smallest size at which issuing a copy is a small part of the copy's time.
 
-    More multiplications may fit, not fewer. The smaller the matrices, the fewer copies take as long
-    as a multiplication.
+    The size is between two bounds: `MULTIPLICATIONS` of the smallest size fill the seconds that are
+    allowed, and `FEWEST_MULTIPLICATIONS` of the largest one do. The smaller the matrices, the fewer
+    copies take as long as a multiplication.
     """
     device = destination(trial)
-    seconds = works.time_of(trial, COPYING_SECONDS, timings)
-    size = smallest = works.size_for(trial, seconds.value, works.MULTIPLICATIONS)
-    largest = smallest * (works.MULTIPLICATIONS / FEWEST_MULTIPLICATIONS) ** (1 / 3)
+    seconds = workloads.time_of(trial, COPYING_SECONDS, timings)
+    size = smallest = workloads.size_for(trial, seconds.value, workloads.MULTIPLICATIONS)
+    largest = smallest * (workloads.MULTIPLICATIONS / FEWEST_MULTIPLICATIONS) ** (1 / 3)
     rule = seconds.rule
     for _ in range(2):
         issuing, copying = _seconds_of_a_copy(trial, device, size)
         wanted = size * sqrt(issuing / ISSUING_SHARE / copying)
         rule = "issuing" if smallest < wanted < largest else seconds.rule
         size = max(8, round(min(max(smallest, wanted), largest) / 8) * 8)
-    # Where even a single copy takes longer (a GPU behind a bus), larger matrices shift the balance
-    # to computing.
+    # If even a single copy takes longer than a multiplication (a GPU behind a bus), larger matrices
+    # shift the balance to computing.
     _, copying = _seconds_of_a_copy(trial, device, size, 1)
-    share = works.seconds_of_one(trial, size, 1) / copying
+    share = workloads.seconds_of_one(trial, size, 1) / copying
     if share < 1:
         size, rule = round(size / share / 8) * 8, "equal-parts"
-    if size >= works.LARGEST_SIZE:
-        return Choice(works.LARGEST_SIZE, "largest")
+    if size >= workloads.LARGEST_SIZE:
+        return Choice(workloads.LARGEST_SIZE, "largest")
     return Choice(size, rule)
 
 
 def _count_to_copy(timings: float, trial: Trial) -> Choice:
-    """Choose how many multiplications of the size fill the time.
+    """Choose how many multiplications of the chosen size fill the time.
 
-    They are few enough to be in flight, and enough to hide something.
+    They are few enough to be in flight at once, and enough for copies to hide under them.
     """
-    seconds = works.time_of(trial, COPYING_SECONDS, timings)
-    filling = round(seconds.value / works.seconds_of_one(trial, trial.parameters["size"], 1))
-    if filling >= works.MULTIPLICATIONS:
-        return Choice(works.MULTIPLICATIONS, "launches")
+    seconds = workloads.time_of(trial, COPYING_SECONDS, timings)
+    of_one = workloads.seconds_of_one(trial, trial.parameters["size"], 1)
+    filling = round(seconds.value / of_one)
+    if filling >= workloads.MULTIPLICATIONS:
+        return Choice(workloads.MULTIPLICATIONS, "launches")
     return Choice(max(FEWEST_MULTIPLICATIONS, filling), seconds.rule)
 
 
 def copies_to_hide(trial: Trial, device: Device, size: int) -> Choice:
-    """Choose the copies of each result with which copying takes about as long as computing.
-
-    They are no more than there may be.
-    """
-    computing = works.seconds_of_one(trial, size, 2)
+    """Choose how many copies of a result, at most `MOST_COPIES`, take as long as computing it."""
+    computing = workloads.seconds_of_one(trial, size, 2)
     _, copying = _seconds_of_a_copy(trial, device, size)
     copies = max(1, round(computing / copying))
     if copies > MOST_COPIES:
@@ -197,16 +201,16 @@ def copies_to_hide(trial: Trial, device: Device, size: int) -> Choice:
 def _seconds_of_a_copy(
     trial: Trial, device: Device, size: int, copies: int = PROBED_COPIES
 ) -> Timing:
-    """Measure the seconds of issuing a copy of a result, and of the copy.
+    """Measure the seconds to issue one copy, and those until it is done.
 
-    They are taken from `copies` of each of two results.
+    Both are averages over `copies` of each of two results.
     """
     source = trial.devices[0]
-    results = works.multiplied(trial, trial.normal(size, source), 2)
+    results = workloads.multiplied(trial, trial.normal(size, source), 2)
     buffers = buffers_in_turn(trial, size, device)
     copy = copies_of(trial, results, device, buffers, copies, source).launch
     copy()
-    issued, done = works.median_timing(trial, copy)
+    issued, done = workloads.median_timing(trial, copy)
     count = copies * len(results)
     if trial.backend.engine == "sync":
         # Without a queue the copy is over when it is issued.
@@ -215,9 +219,10 @@ def _seconds_of_a_copy(
 
 
 def note_issuing(trial: Trial, copies: str) -> None:
-    """Note that a case of copies was bound by issuing them, if it was."""
+    """Add a note if issuing the copies, and not copying, set the pace of a case."""
     case = trial.cases[copies]
-    if trial.backend.engine == "async" and case.dispatch_median > TOO_MUCH_ISSUING * case.median:
+    issuing_share = case.dispatch_median / case.median
+    if trial.backend.engine == "async" and issuing_share > TOO_MUCH_ISSUING:
         trial.notes.append(
             f"“{copies}” was bound by issuing: its time is that of Python, and not of the copies."
         )

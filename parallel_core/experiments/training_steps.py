@@ -1,8 +1,9 @@
-"""A few steps of a training: timed, in place of an epoch to be profiled, as units for their
-kernels, and in sweeps.
+"""A few steps of a training: timed, profiled in place of an epoch, as units for their kernels, and
+in sweeps.
 
-On 1, 2, 4, … of the loaded devices there are two ways: divide the same batch further, or give every
-device the whole of it. The first losses equal NumPy's either way.
+Sweeps take the same steps on 1, 2, 4, … of the loaded devices, with two kinds of batches: a fixed
+batch is divided further, and a scaled batch grows with the devices. The first losses equal NumPy's
+either way.
 """
 
 import math
@@ -18,7 +19,13 @@ import backends
 from backends import Array, Backend, Ops
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial, Work
-from parallel_core.experiments.works import BESIDE, Program, doublings, time_beside, works_of_step
+from parallel_core.experiments.workloads import (
+    BESIDE,
+    Program,
+    doublings,
+    time_beside,
+    units_of_step,
+)
 from parallel_core.measurement.progress import part
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import if_repeatable
@@ -38,7 +45,7 @@ from parallel_core.training.step import (
 FIXED, SCALED = "fixed batch", "scaled batch"
 CHECKED_BATCHES = 3
 NUMPY_SECONDS = 2.0
-"""NumPy takes seconds for a large batch, or for a wide network."""
+"""The seconds after which NumPy begins no further batch: a large one alone may take as long."""
 
 UNIT = "device {}, as one unit"
 """The name of a device's share of a step, by the number of the device."""
@@ -56,34 +63,31 @@ Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array]], Seq
 class Strategy:
     """A way to divide a step over devices.
 
-    Unless it says otherwise, each device has all parameters and a share of the rows. What is placed
-    and loaded is the strategy's own affair.
+    By default each device has all parameters and a share of the rows. `placed` is what `place`
+    returns, and `loaded` what `load` returns; only the strategy itself knows their form.
     """
 
     step: Callable[[Backend, Array, Array, float], Array]
-    """Launch a step of gradient descent: (backend, placed, loaded, rate) -> placed.
+    """Launch a step of gradient descent: (backend, placed, loaded, rate) -> new placed.
 
-    What was placed is consumed.
+    The step consumes the old parameters.
     """
     place: Callable[[Backend, Parameters], Array] = lambda backend, parameters: placed(
         backend, parameters
     )
-    """Load the parameters, or each device's part of them."""
+    """Load the parameters on the devices, or each device's part of the parameters."""
     load: Callable[[Backend, np.ndarray, np.ndarray], Array] = lambda backend, x, labels: (
         split_batch(backend, x, labels, backend.devices)
     )
-    """Load inputs and labels to where they are needed."""
-    # The last device's parameters are like all others'.
+    """Load inputs and labels on the devices that need them."""
+    # All devices have the same parameters, so those of the last one are enough.
     gather: Callable[[Backend, Array], Parameters] = lambda backend, placed: tuple(
         backend.to_numpy(placed[-1])
     )
-    """Wait for the parameters and put them together."""
+    """Wait for the parameters and put them together in NumPy."""
 
     def in_single_precision(self, parameters: Parameters, batch: Batch, rate: float) -> Program:
-        """Make the program of a step in float32, which returns what is placed then.
-
-        Its inputs are (placed, loaded).
-        """
+        """Make the program of one step in float32: from (placed, loaded) to the new placed."""
         x, labels = batch
         single_x = x.astype(np.float32)
         single_parameters = tuple(parameter.astype(np.float32) for parameter in parameters)
@@ -102,18 +106,18 @@ class Strategy:
         self, backend: Backend, parameters: Parameters, batch: Batch, rate: float, steps: int = 1
     ) -> list[np.ndarray]:
         """Take steps on a batch, in its dtype, and return by how much each parameter changes."""
-        placed, loaded = self.place(backend, parameters), self.load(backend, *batch)
+        placed = self.place(backend, parameters)
+        loaded = self.load(backend, *batch)
         for _ in range(steps):
             placed = self.step(backend, placed, loaded, rate)
-        return [
-            new - old for new, old in zip(self.gather(backend, placed), parameters, strict=True)
-        ]
+        new_parameters = self.gather(backend, placed)
+        return [new - old for new, old in zip(new_parameters, parameters, strict=True)]
 
 
 def step_by(
     gradients: Gradients,
 ) -> Callable[[Backend, Sequence[Array], Sequence[Array], float], Array]:
-    """Make the step that adds up every device's gradients and updates the parameters of each."""
+    """Make a strategy's step: sum the gradients of all devices, then update every replica."""
 
     def step(
         backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rate: float
@@ -130,30 +134,31 @@ def step_by(
 
 
 def of_own_rows(loss: Callable[[Ops], Callable[..., Array]]) -> Gradients:
-    """Make the function that launches each device's gradients of a loss by its own rows.
+    """Make the function that launches, on each device, the gradients of the loss of its own rows.
 
-    `loss` makes the function (parameters, x, labels) -> loss.
+    `loss(ops)` returns the function (parameters, x, labels) -> loss.
     """
 
     def gradients(
         backend: Backend, replicas: Sequence[Array], shards: Sequence[Array]
     ) -> list[Array]:
         differentiate = backend.ops.value_and_grad(loss(backend.ops))
-        computed = [
-            backend.launch(differentiate, parameters, *shard)
-            for parameters, shard in zip(replicas, shards, strict=True)
-        ]
-        return [of_device[1] for of_device in computed]
+        gradients_by_device = []
+        for parameters, shard in zip(replicas, shards, strict=True):
+            # The first item is the loss, the second one the gradients.
+            loss_and_gradients = backend.launch(differentiate, parameters, *shard)
+            gradients_by_device.append(loss_and_gradients[1])
+        return gradients_by_device
 
     return gradients
 
 
 def time_steps_in_a_row(trial: Trial, name: str, step: Program, count: int, **curve: Any) -> None:
-    """Register the case of a step, which is timed as `count` in a row.
+    """Register the case of one step, which is timed as `count` steps in a row.
 
-    Each step goes on where the one before led.
+    Each step starts from the parameters that the step before it returned.
     """
-    bare = works_of_step(trial.backend, step.launch, count)
+    bare = units_of_step(trial.backend, step.launch, count)
     parameters, batch = step.inputs(trial.backend)
 
     def launch() -> Any:
@@ -170,38 +175,43 @@ def find_early_buckets(
 ) -> None:
     """Find how many buckets of gradients there are, and how many are summed early.
 
-    Those are done before the backward pass has ended: their number is the median of a few steps,
-    none of which trains. An only bucket holds the last gradient too, but a step warms up all the
-    same, where it waits for no other process.
+    A bucket is summed early if that is done before the backward pass has ended. The number is the
+    median of a few steps, none of which trains. If there is only one bucket, it holds the last
+    gradient and cannot be early; a step is taken all the same, as a warm-up, unless it would wait
+    for other processes.
     """
     buckets = buckets_of(settings.exchange)
     if len(buckets) > 1:
         steps = min(5, settings.limit or 5)
+    elif isinstance(trial.backend, GroupedBackend):
+        steps = 0
     else:
-        steps = 0 if isinstance(trial.backend, GroupedBackend) else 1
-    few_batches = batches(data, replace(settings, limit=steps), epoch=0)
-    early = [count_reduced_early(trial.backend, params, *batch, buckets) for batch in few_batches]
+        steps = 1
+    numbers_of_early = []
+    for x, labels in batches(data, replace(settings, limit=steps), epoch=0):
+        early = count_reduced_early(trial.backend, params, x, labels, buckets)
+        numbers_of_early.append(early)
     trial.found("buckets", len(buckets))
-    trial.found("buckets_reduced_early", median(early or [0]))
+    trial.found("buckets_reduced_early", median(numbers_of_early or [0]))
 
 
 def one_step(devices: int, data: Dataset, settings: Settings) -> Callable[[Backend], object]:
-    """Make the function that takes the first step of a training on the first devices.
+    """Make the function that takes a training's first step on the first `devices` of a backend.
 
-    It has parameters of its own.
+    Each call places new parameters.
     """
 
     def take(backend: Backend) -> object:
         params = placed(backend, initial_parameters(settings.seed, settings.width), devices)
-        (batch,) = batches(data, settings, epoch=1, steps=slice(1))
-        # At rate 0 the numbers stay as they are however often it is repeated.
-        return train_batch(backend, params, *batch, 0.0, guards(backend, params))
+        (first_batch,) = batches(data, settings, epoch=1, steps=slice(1))
+        # At rate 0 the parameters keep their values, however often the step is repeated.
+        return train_batch(backend, params, *first_batch, 0.0, guards(backend, params))
 
     return take
 
 
 def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: Settings) -> Timing:
-    """Train for an epoch, as short as the settings limit it; return its timing."""
+    """Train for one epoch, which the settings may limit; return its timing."""
     epoch = train_epoch(backend, params, data, settings, number=settings.last_epoch + 1)
     return epoch.dispatch_seconds, epoch.seconds
 
@@ -209,18 +219,18 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
 def time_units(
     backend: Backend, devices: int, data: Dataset, settings: Settings, *, beside: bool = False
 ) -> Mapping[str, Case]:
-    """Time each device's gradients and update of a step as one unit.
+    """Time each device's gradients and update of one step as one unit; return the cases by name.
 
-    If `beside` is wanted, the first device's unit is also timed `BESIDE` the others'. Loading and
-    exchange are left out. Without a queue, or on one device, there is nothing beside.
+    Loading and exchange are left out. With `beside` there is also the case `BESIDE`: the first
+    device's unit while the other devices compute theirs. It needs a queue and two devices.
     """
-    units = works_of_step(backend, one_step(devices, data, settings))
+    units = units_of_step(backend, one_step(devices, data, settings))
     probe = Trial(backend, {}, BARE_ROUNDS, BARE_SECONDS)
     for number, unit in enumerate(units):
         probe.time(UNIT.format(number), unit, bare=())
     if beside and len(units) > 1:
         time_beside(probe, *units)
-    # A unit is a new function: where functions are compiled, its first launch takes that long.
+    # A unit is a new function: a framework that compiles it takes long for the first launch.
     return probe.run(1.0)
 
 
@@ -234,47 +244,54 @@ def add_case_of_epochs(
     epochs: Sequence[Epoch],
     watch: MachineWatch | None,
 ) -> None:
-    """Add the case of a training's epochs, with the bare time of the first one from a step's units.
+    """Add the case of a training's epochs, with the bare time of an epoch.
 
-    What repeats the case takes some steps from the parameters that `place` gives.
+    The bare time follows from the times of a step's `units`. To repeat the case is to take a few
+    steps from the parameters that `place` returns.
     """
     first = epochs[0]
-    steps = min(REPEATED_STEPS, len(first.losses))
-    few = replace(settings, limit=steps)
-    # The last batch may be smaller, so it is images that are counted.
-    share = first.images / min(settings.batch_size, len(data.train_labels))
+    repeated_steps = min(REPEATED_STEPS, len(first.losses))
+    short_settings = replace(settings, limit=repeated_steps)
+    # Steps are counted in images, because the last batch may be smaller.
+    images_of_step = min(settings.batch_size, len(data.train_labels))
+    steps_of_epoch = first.images / images_of_step
     seconds_of_units = [unit.seconds for case, unit in units.items() if case != BESIDE]
     slowest_by_round = map(max, zip(*seconds_of_units, strict=True))
+    if isinstance(trial.backend, GroupedBackend):
+        # The watch would take the other ranks of the job for other programs.
+        watch = None
     trial.cases[name] = Case(
         name,
         tuple(epoch.seconds for epoch in epochs),
         tuple(epoch.dispatch_seconds for epoch in epochs),
-        bare_seconds=tuple(share * seconds for seconds in slowest_by_round),
-        again=if_repeatable(lambda: time_steps(trial.backend, place(), data, few)),
-        share=steps / len(first.losses),
-        # The other ranks of a job on this host would be taken for strangers.
-        watch=None if isinstance(trial.backend, GroupedBackend) else watch,
+        bare_seconds=tuple(steps_of_epoch * seconds for seconds in slowest_by_round),
+        again=if_repeatable(lambda: time_steps(trial.backend, place(), data, short_settings)),
+        share=repeated_steps / len(first.losses),
+        watch=watch,
     )
 
 
 def swept(trial: Trial, points: Sequence[int], weights: Sequence[float]) -> Iterator[int]:
-    """Iterate over the points; what a loop's body registers is timed when it ends.
+    """Iterate over the points of a sweep, and time at the end of a loop's body what it registered.
 
-    Their shares are as the weights, one a point; what one leaves over is the next one's. What is
-    told of the progress of a point is told as its part of the sweep.
+    Each point has a share of the budget as large as its weight. What a point leaves over belongs to
+    the next one. The progress of a point is shown as a part of the sweep's.
     """
-    total, done = sum(weights), 0.0
+    total = sum(weights)
+    begun = 0.0
     for point, weight in zip(points, weights, strict=True):
-        before, done = done, done + weight
-        with part(before / total, done / total):
+        start_share = begun / total
+        begun += weight
+        end_share = begun / total
+        with part(start_share, end_share):
             yield point
-            trial.run(TIMED_SHARE * done / total)
+            trial.run(TIMED_SHARE * end_share)
 
 
 def plans(batch_size: int, loaded: int) -> dict[tuple[str, int], int]:
-    """Return the global batch for each kind of batch and number of devices.
+    """Return the size of the global batch, by its kind and the number of devices.
 
-    On one device there is one kind.
+    On one device there is only the fixed batch.
     """
     global_batches = {}
     for count in doublings(loaded):
@@ -285,14 +302,14 @@ def plans(batch_size: int, loaded: int) -> dict[tuple[str, int], int]:
 
 
 def counted_devices(count: int) -> str:
-    """Write a number of devices."""
+    """Write a number of devices: `1 device`, `2 devices`."""
     return "1 device" if count == 1 else f"{count} devices"
 
 
 def case_name(kind: str, count: int, loaded: int = 0) -> str:
-    """Name a kind of batch on a number of devices.
+    """Name the case of a kind of batch on `count` devices: `2 devices, scaled batch`.
 
-    All that are loaded have the same name however many they are.
+    If all `loaded` devices are meant, the name is `all devices, …`, however many there are.
     """
     if count == 1:
         return counted_devices(1)
@@ -308,16 +325,16 @@ def check_first_losses(
     *losses: Sequence[float],
     on_batch: OnBatch = ignore,
 ) -> None:
-    """Compare the first losses of trainings from a start with those of NumPy on one device.
+    """Compare the first `losses` of each of several trainings with those of NumPy on one device.
 
-    `on_batch` is called as in `training.train`. What NumPy does not begin within `NUMPY_SECONDS` is
-    not compared.
+    All trainings begin at `start`. NumPy's `on_batch` is called as in `training.train`. Batches
+    that NumPy does not begin within `NUMPY_SECONDS` are not compared.
     """
     reference = backends.load("numpy", devices=1, threads_per_device=1)
     count = min(CHECKED_BATCHES, *map(len, losses))
     expected = first_losses(reference, 1, data, settings, start, count, NUMPY_SECONDS, on_batch)
-    first_losses_of_each = [np.array(of_training[: len(expected)]) for of_training in losses]
-    trial.check("first losses", first_losses_of_each, [np.array(expected)] * len(losses))
+    compared = [np.array(losses_of_training[: len(expected)]) for losses_of_training in losses]
+    trial.check("first losses", compared, [np.array(expected)] * len(losses))
 
 
 def first_losses(
@@ -330,29 +347,31 @@ def first_losses(
     seconds: float = math.inf,
     on_batch: OnBatch = ignore,
 ) -> tuple[float, ...]:
-    """Train on the first devices for `count` batches, and return their losses.
+    """Train on the first devices for `count` batches, and return the loss of each batch.
 
-    There are fewer if no more begin within the seconds.
+    No batch is begun after `seconds`, so there may be fewer losses.
     """
-    until = perf_counter() + seconds
-    few = replace(settings, epochs=1, limit=count)
+    deadline = perf_counter() + seconds
+    short_settings = replace(settings, epochs=1, limit=count)
     params = placed(backend, start, devices)
-    for so_far in continue_training(backend, params, data.tested_on(1), few, on_batch, every=1):
-        losses = so_far.losses
-        if perf_counter() > until:
+    one_image = data.tested_on(1)
+    training = continue_training(backend, params, one_image, short_settings, on_batch, every=1)
+    for progress in training:
+        losses = progress.losses
+        if perf_counter() > deadline:
             break
     return losses
 
 
 def placed(backend: Backend, parameters: Parameters, count: int | None = None) -> list[Array]:
-    """Load a network on each of the first `count` devices, or on all."""
+    """Load the parameters on each of the first `count` devices, or on all devices."""
     return [backend.asarray(parameters, device) for device in backend.devices[:count]]
 
 
 def enlarged_start(seed: int, scale: float) -> Parameters:
-    """Draw the book's initial parameters, enlarged by `scale`.
+    """Draw the book's initial parameters and multiply them by `scale`.
 
-    From the book's own, the first losses hardly depend on the gradients: a wrong sum of them would
-    not show.
+    With the book's own, the first losses hardly depend on the gradients, and would not show a wrong
+    sum of gradients.
     """
     return tuple(np.float32(scale) * parameter for parameter in initial_parameters(seed))

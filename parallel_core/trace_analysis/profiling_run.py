@@ -19,7 +19,7 @@ from backends import Backend
 from backends.profiling import Timeline, case_text, run_profiler
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.formulas import Formula, Times
-from parallel_core.experiments.works import BESIDE
+from parallel_core.experiments.workloads import BESIDE
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import without_garbage_collection

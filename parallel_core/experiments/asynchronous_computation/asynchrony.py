@@ -34,7 +34,7 @@ from typing import Annotated, Any
 
 import backends
 from backends import Array, Backend
-from parallel_core.experiments import works
+from parallel_core.experiments import workloads
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
@@ -43,7 +43,7 @@ from parallel_core.experiments.runner.formulas import Formula, ratio
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import unfinished_at_return
-from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.timing import measure
 
 TEN = "10 products"
@@ -53,7 +53,9 @@ IN_NUMPY = "10 products in NumPy"
 SIZE = Chosen(
     "Side of the matrices. Default: 1000, or what the budget allows.",
     # About 75 multiplications are timed in a round, with its share of those that are checked.
-    how=lambda trial: works.size_up_to(trial, trial.left(0.55) / 75 / works.FEWEST_TIMINGS, 1000),
+    how=lambda trial: workloads.size_up_to(
+        trial, trial.left(0.55) / 75 / workloads.FEWEST_TIMINGS, 1000
+    ),
 )
 STEPS = Chosen("Number of increments. Default: 10000, or what the budget allows.")
 
@@ -63,20 +65,20 @@ CONVERSIONS: Mapping[str, Callable[[Backend, Array], object]] = {
     "to a number": lambda backend, x: float(backend.to_numpy(backend.launch(backend.ops.total, x))),
     "to text": lambda backend, x: str(backend.to_numpy(x)),
 }
-"""What waits for a result without saying so. A number is the sum of a matrix."""
+"""Conversions, which wait for a result without saying so. The number is the sum of a matrix."""
 
 
 def program(
     trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | None, STEPS] = None
 ) -> None:
-    """Measure a deep queue's memory, dispatch against completion, ways of waiting, and increments
-    with their model.
+    """Measure the memory of a deep queue, time ten multiplications and ways to wait for them, and
+    time increments beside their cost model.
     """
     increments.measure_memory(trial)
     numpy = Trial(
         backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {}
     )
-    launch = partial(works.multiplied, numpy, numpy.normal(size, numpy.devices[0]), COUNT)
+    launch = partial(workloads.multiplied, numpy, numpy.normal(size, numpy.devices[0]), COUNT)
     trial.time(IN_NUMPY, take=partial(measure, numpy.backend, launch))
     time_ten(trial, size)
     time_waiting(trial, size)
@@ -85,28 +87,28 @@ def program(
 
 
 def time_ten(trial: Trial, size: int) -> None:
-    """Time the section's ten multiplications, without loading their matrix, and compare their
-    values with NumPy's.
-    """
+    """Time the book's ten multiplications, and compare their products with NumPy's."""
     x = trial.normal(size, trial.devices[0])
-    ten = works.multiplications(trial, x, COUNT)
+    ten = workloads.multiplications(trial, x, COUNT)
     trial.time(TEN, ten)
     a = trial.backend.to_numpy(x)
     trial.check("products", ten.launch(), [a @ a] * COUNT)
 
 
 def time_waiting(trial: Trial, size: int) -> None:
-    """Queue ten multiplications on the last device and one on the first.
+    """Queue ten multiplications on the last device and one on the first; time ways to wait.
 
-    Wait for the one, or for all, or convert it. The bare time of a wait is that of what it is for.
-    Conversions wait without saying so.
+    The waits are for the one product, for everything, or by converting the one product. The bare
+    time of a wait is that of the multiplications that it waits for.
     """
     backend = trial.backend
-    x, other = (trial.normal(size, trial.devices[place]) for place in (0, -1))
-    one, ten = works.multiplications(trial, x, 1), works.multiplications(trial, other, COUNT)
-    everything = (
-        (one, ten) if len(trial.devices) > 1 else (works.multiplications(trial, x, 1 + COUNT),)
-    )
+    x = trial.normal(size, trial.devices[0])
+    other_x = trial.normal(size, trial.devices[-1])
+    one = workloads.multiplications(trial, x, 1)
+    ten = workloads.multiplications(trial, other_x, COUNT)
+    everything: tuple[Work, ...] = (one, ten)
+    if len(trial.devices) == 1:
+        everything = (workloads.multiplications(trial, x, 1 + COUNT),)
     # A profiler replaces the verbs: they are looked up when they are called.
     trial.time(ONE, ten, one, until=lambda made: backend.wait(made[1][0]), bare=(one,))
     trial.time(ALL, ten, one, until=lambda _: backend.waitall(), bare=everything)
@@ -117,12 +119,13 @@ def time_waiting(trial: Trial, size: int) -> None:
 def convert_first(
     backend: Backend, convert: Callable[[Backend, Array], object], made: Sequence[Any]
 ) -> object:
-    """Convert the first result of the first work, which waits for it."""
-    return convert(backend, made[0][0])
+    """Convert the first result of the first work: the conversion waits for that result."""
+    results_of_first_work = made[0]
+    return convert(backend, results_of_first_work[0])
 
 
 def dispatch_fraction(case: str) -> Formula:
-    """Return the share of a case's time after which control returned."""
+    """Return the formula of the share of a case's time after which control returned."""
     return lambda times: times.dispatch(case) / times[case]
 
 

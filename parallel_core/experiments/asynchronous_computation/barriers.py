@@ -33,7 +33,7 @@ returned, shows which. Launching takes time in either case, so the share does no
 devices share cores, work on another device slows the awaited one too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -55,7 +55,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
 from parallel_core.experiments.runner.tallies import unfinished_after_wait_for_one
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import (
+from parallel_core.experiments.workloads import (
     doublings,
     larger_size_to_count,
     multiplications,
@@ -67,7 +67,7 @@ from parallel_core.measurement.sweep import Curves
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"
 TARGET_SECONDS = 0.04
-"""The seconds of 20 multiplications: each far longer than launching it, 64 of them not long."""
+"""The seconds of 20 multiplications: each takes far longer than its launch, and 64 not too long."""
 SIZE = Chosen(
     "Side of the matrices. Default: chosen for about 2 ms.",
     how=lambda trial: Choice(size_for(trial, TARGET_SECONDS, 20), "time"),
@@ -78,54 +78,68 @@ DEEPEST = Parameter("Multiplications behind the first, at the most.")
 def program(
     trial: Trial, size: Annotated[int, SIZE], deepest: Annotated[int, DEEPEST] = 64
 ) -> None:
-    """Time both waits with up to `deepest` multiplications queued behind the first one.
+    """Time both waits with 0, 1, 2, 4, … `deepest` multiplications behind the awaited one.
 
-    Their numbers are powers of two; they are queued on the same device and on another one.
+    Those behind are queued on the same device, and then on another one.
     """
-    matrices = [trial.normal(size, device) for device in trial.devices[:2]]
-    x = matrices[0]
-    matrix_at = dict(zip((SAME, OTHER), matrices, strict=False))
+    x = trial.normal(size, trial.devices[0])
+    awaited = multiplications(trial, x, 1)
+    matrices = {SAME: x}
+    if len(trial.devices) > 1:
+        matrices[OTHER] = trial.normal(size, trial.devices[1])
+    for place, matrix in matrices.items():
+        time_waits(trial, awaited, matrix, place, deepest)
+        products = [*awaited.launch(), multiplied(trial, matrix, deepest)[-1]]
+        on_host = [trial.backend.to_numpy(factor) for factor in (x, matrix)]
+        trial.check("products", products, [factor @ factor for factor in on_host])
+    trial.run()
+    count_waits(trial, larger_matrices(trial, size) or matrices, deepest)
+    find_figures(trial, matrices, deepest)
 
+
+def time_waits(trial: Trial, awaited: Work, matrix: Array, place: str, deepest: int) -> None:
+    """Register the cases of both waits, with multiplications of a matrix behind the awaited one.
+
+    The bare time of a wait is that of the multiplications that it waits for, and is measured with
+    the most of them behind.
+    """
+    # On the same device, one unit does the awaited multiplication and all behind it.
+    multiplications_in_unit = deepest + 1 if place == SAME else deepest
+    unit_of_all = multiplications(trial, matrix, multiplications_in_unit)
+    bare_of_deepest: dict[str, tuple[Work, ...]] = {
+        WAIT: (awaited,),
+        WAITALL: (awaited, unit_of_all),
+    }
     # A profiler replaces the verbs: they are looked up when they are called.
     waits = {
         WAIT: lambda launched: trial.backend.wait(launched[0][0]),
         WAITALL: lambda _: trial.backend.waitall(),
     }
-    awaited = multiplications(trial, x, 1)
-    for place, matrix in matrix_at.items():
-        behind = multiplications(trial, matrix, deepest + (place == SAME))
-        # The bare time of a wait is that of what it is for, and is measured with the most
-        # multiplications behind.
-        bare_of_deepest: dict[str, tuple[Work, ...]] = {
-            WAIT: (awaited,),
-            WAITALL: (awaited, behind),
-        }
-        for count in depths(deepest):
-            queued = Work(partial(multiplied, trial, matrix, count))
-            for wait, until in waits.items():
-                bare = bare_of_deepest[wait] if count == deepest else ()
-                trial.time(
-                    named(wait, count, place),
-                    awaited,
-                    queued,
-                    until=until,
-                    bare=bare,
-                    curve=f"{wait}, {place}",
-                    at=count,
-                )
-        products = [*awaited.launch(), multiplied(trial, matrix, deepest)[-1]]
-        on_host = [trial.backend.to_numpy(factor) for factor in (x, matrix)]
-        trial.check("products", products, [factor @ factor for factor in on_host])
-    trial.run()
-    count_waits(trial, larger_matrices(trial, size) or matrix_at, deepest)
-    for place in matrix_at:
+    for count in depths(deepest):
+        queued = Work(partial(multiplied, trial, matrix, count))
+        for wait, until in waits.items():
+            bare = bare_of_deepest[wait] if count == deepest else ()
+            trial.time(
+                named(wait, count, place),
+                awaited,
+                queued,
+                until=until,
+                bare=bare,
+                curve=f"{wait}, {place}",
+                at=count,
+            )
+
+
+def find_figures(trial: Trial, places: Iterable[str], deepest: int) -> None:
+    """Find what a multiplication adds to the waits, and the share of time that launches take."""
+    for place in places:
         trial.found_by(FRACTIONS[place].name, added_fraction(place, deepest), is_ratio=False)
     trial.found_by("added_to_wait_seconds", added_by(WAIT, SAME, deepest), is_ratio=False)
     trial.found_by("added_to_waitall_seconds", added_by(WAITALL, SAME, deepest), is_ratio=False)
     for_one, for_all = named(WAIT, deepest, SAME), named(WAITALL, deepest, SAME)
     dispatched = trial.found_by(DISPATCH_FRACTION.name, dispatch_fraction(for_all), is_ratio=False)
-    # If control returns later, nothing was queued to wait for, and either of the two may come out a
-    # little faster.
+    # A wait for all must not be faster than a wait for one, unless nothing was queued: then control
+    # returns late, and either may be a little faster.
     if dispatched is not None and dispatched.high < 0.8:
         trial.cases[for_all] = replace(trial.cases[for_all], parts=(for_one,))
 
@@ -161,34 +175,33 @@ def count_waits(trial: Trial, matrix_at: Mapping[str, Array], deepest: int) -> N
 
 
 def depths(deepest: int) -> tuple[int, ...]:
-    """List 0, the powers of two up to `deepest`, and `deepest`."""
+    """Return 0, the powers of two up to `deepest`, and `deepest`."""
     return (0, *doublings(deepest))
 
 
 def named(wait: str, count: int, place: str) -> str:
-    """Return the name of a case."""
+    """Name a case: `wait, 64 behind on the same device`."""
     return f"{wait}, {count} behind {place}"
 
 
 def added_by(wait: str, place: str, deepest: int) -> Formula:
-    """Return the formula of what a multiplication adds to a wait.
+    """Return the formula of the seconds that each multiplication behind adds to a wait.
 
-    It is the slope of a straight line through the wait's curve, by least squares.
+    They are the slope of a straight line through the wait's curve, by least squares.
     """
-    queued = depths(deepest)
+    counts = depths(deepest)
 
     def slope(times: Times) -> Values:
-        seconds = [times[named(wait, count, place)] for count in queued]
-        slope, _ = np.polyfit(queued, seconds, 1)
+        seconds = [times[named(wait, count, place)] for count in counts]
+        slope, _ = np.polyfit(counts, seconds, 1)
         return slope
 
     return slope
 
 
 def added_fraction(place: str, deepest: int) -> Formula:
-    """Return the formula of what a multiplication adds to waiting for one result.
-
-    It is a share of what it adds to waiting for all.
+    """Return the formula of what a multiplication adds to a wait for one result, as a share of what
+    it adds to a wait for all.
     """
     to_one = added_by(WAIT, place, deepest)
     to_all = added_by(WAITALL, place, deepest)

@@ -55,7 +55,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.tallies import launched_behind_unfinished
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import geometric, incremented, increments, ones, size_up_to
+from parallel_core.experiments.workloads import geometric, incremented, increments, ones, size_up_to
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
@@ -70,34 +70,93 @@ def program(
     trial: Trial,
     largest: Annotated[int, Parameter("Elements of a vector, at the most.", maximum=2**30)] = 2**19,
 ) -> None:
-    """Fit the cost model for vectors of up to `largest` elements, then time increments of them,
-    waited for once.
+    """Fit the cost model for vectors of 2, 8, 32, … up to `largest` elements, then time increments
+    of them, waited for once.
     """
-    vectors = {size: ones(trial, trial.devices[0], size) for size in geometric(2, largest, 4)}
-    matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
-    fitted: dict[int, tuple[int, CostModel]] = {}
-    for place, (size, x) in enumerate(vectors.items()):
-        tell(f"the cost model of {size:,} elements", place / len(vectors))
+    device = trial.devices[0]
+    vectors = {size: ones(trial, device, size) for size in geometric(2, largest, 4)}
+    matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, device)
+    steps_at: dict[int, int] = {}
+    model_at: dict[int, CostModel] = {}
+    for number, (size, x) in enumerate(vectors.items()):
+        tell(f"the cost model of {size:,} elements", number / len(vectors))
         steps = enough_steps(trial, x)
-        of_this = trial.left(0.6) / (len(vectors) - place)
-        fitted[size] = steps, fit_cost_model(trial, x, matrix, of_this, steps, trial.rounds)
-        increment = increments(trial, x, steps, trial.devices[0])
-        trial.time(
-            f"increment of {size} elements", increment, repeats=steps, curve="measured", at=size
-        )
-    once = [incremented(trial, x, 1) for x in vectors.values()]
-    trial.check("increments", once, [np.full((1, size), 2.0) for size in vectors])
+        budget = trial.left(0.6) / (len(vectors) - number)
+        steps_at[size] = steps
+        model_at[size] = fit_cost_model(trial, x, matrix, budget, steps, trial.rounds)
+        work = increments(trial, x, steps, device)
+        trial.time(case_of(size), work, repeats=steps, curve="measured", at=size)
+    incremented_once = [incremented(trial, x, 1) for x in vectors.values()]
+    trial.check("increments", incremented_once, [np.full((1, size), 2.0) for size in vectors])
     cases = trial.run(0.95)
-    points = [
-        Point(size, *fitted[size], cases[f"increment of {size} elements"]) for size in vectors
-    ]
+    points = [Point(size, steps_at[size], model_at[size], cases[case_of(size)]) for size in vectors]
+    find_figures(trial, points)
+
+
+def case_of(size: int) -> str:
+    """Name the case of a vector of `size` elements."""
+    return f"increment of {size} elements"
+
+
+def enough_steps(trial: Trial, x: Array) -> int:
+    """Return how many increments of a vector, 20 to 1000, take about a hundredth of a second."""
+    steps = 20
+    # The time of a few increments is mostly the wait at their end, so the first estimate is too
+    # low; the second and third ones correct it.
+    for _ in range(3):
+        launch = partial(incremented, trial, x, steps)
+        seconds = min(measure(trial.backend, launch)[1] for _ in range(3)) / steps
+        steps = min(1000, max(20, round(0.01 / seconds)))
+    return steps
+
+
+@dataclass(frozen=True)
+class Point:
+    """The measured time and the cost model at one size of vectors."""
+
+    elements: int
+    steps: int
+    """The increments that were timed together."""
+    model: CostModel
+    case: Case
+    """The case of one increment."""
+
+    @property
+    def predicted(self) -> float:
+        """The predicted seconds of an increment: the longer of t1 and t2 sets the pace."""
+        return self.model.waiting_once(self.steps) / self.steps
+
+    def misses(self, disturbance: float = 0.0, among: int = 1) -> bool:
+        """Return whether the prediction plus a disturbance, in seconds, is wrong beyond the noise.
+
+        The more points it is `among`, the more noise is allowed for: all of them together are
+        called wrong by chance no more often than a single point is.
+        """
+        return decide(self._log_error(disturbance, among), 0.0) is not None
+
+    def is_unknown(self, among: int = 1) -> bool:
+        """Return whether the noise leaves open whether the prediction is right or off by half."""
+        error = self._log_error(0.0, among)
+        could_be_right = decide(error, 0.0) is None
+        could_be_off = decide(error, -HALF_AS_MUCH_AGAIN, HALF_AS_MUCH_AGAIN) is None
+        return could_be_right and could_be_off
+
+    def _log_error(self, disturbance: float, among: int) -> Interval:
+        """Return the logarithm of measured over predicted seconds, with its interval."""
+        return self.model.log_error(self.case, self.steps, disturbance, among)
+
+
+def find_figures(trial: Trial, points: Sequence[Point]) -> None:
+    """Find the curves of the predictions, and how many of them the measured times miss."""
     for point in points:
-        for label, seconds in {
+        by_the_book = point.model.waiting_once_by_the_book(point.steps) / point.steps
+        predictions = {
             "longer of t1 and t2": point.predicted,
-            "book's formula": point.model.waiting_once_by_the_book(point.steps) / point.steps,
+            "book's formula": by_the_book,
             "longer of both and disturbance": point.predicted + disturbance(points, point),
             "t1": point.model.t1,
-        }.items():
+        }
+        for label, seconds in predictions.items():
             trial.points[label][point.elements] = seconds
     trial.found(SMALLEST.name, points[0].model.t2_over_t1)
     missed = sum(point.misses(among=len(points)) for point in points)
@@ -111,98 +170,58 @@ def program(
     trial.found("floor_left_elements", floor_left(points))
 
 
-def enough_steps(trial: Trial, x: Array) -> int:
-    """Return how many increments of a vector, 20 to 1000, take about a hundredth of a second."""
-    steps = 20
-    # A few are dear apiece, since waiting once is in them: the first estimate is corrected by a
-    # second and a third.
-    for _ in range(3):
-        launch = partial(incremented, trial, x, steps)
-        seconds = min(measure(trial.backend, launch)[1] for _ in range(3)) / steps
-        steps = min(1000, max(20, round(0.01 / seconds)))
-    return steps
-
-
-@dataclass(frozen=True)
-class Point:
-    """The times and the fit at one size; the case's seconds are of one increment of `steps`."""
-
-    elements: int
-    steps: int
-    model: CostModel
-    case: Case
-
-    @property
-    def predicted(self) -> float:
-        """Seconds per increment when the longer of t1 and t2 is repeated."""
-        return self.model.waiting_once(self.steps) / self.steps
-
-    def misses(self, disturbance: float = 0.0, among: int = 1) -> bool:
-        """Return whether the prediction, and so many seconds more, is wrong beyond the noise.
-
-        Of a point `among` several, none is called wrong by chance more often than one by itself.
-        """
-        return decide(self._log_error(disturbance, among), 0.0) is not None
-
-    def is_unknown(self, among: int = 1) -> bool:
-        """Return whether the noise leaves open whether the prediction is right or off by half."""
-        error = self._log_error(0.0, among)
-        could_be_right = decide(error, 0.0) is None
-        could_be_off = decide(error, -HALF_AS_MUCH_AGAIN, HALF_AS_MUCH_AGAIN) is None
-        return could_be_right and could_be_off
-
-    def _log_error(self, disturbance: float, among: int) -> Interval:
-        return self.model.log_error(self.case, self.steps, disturbance, among)
-
-
 def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
-    """Return from which size on a ratio is above 1, between logarithms.
+    """Return the size from which on a ratio is above 1, interpolated between logarithms.
 
-    None if at all sizes, or not at the last.
+    None if the ratio is above 1 at all sizes, or is not at the last one.
     """
-    last = max((index for index, ratio in enumerate(ratios) if ratio <= 1), default=None)
-    if last is None or last == len(sizes) - 1:
+    not_above = [index for index, ratio in enumerate(ratios) if ratio <= 1]
+    if not not_above or not_above[-1] == len(sizes) - 1:
         return None
-    before, after = sizes[last : last + 2]
-    # A fit can give no time at all for what is done already.
-    low, high = (log(max(ratio, 1e-9)) for ratio in ratios[last : last + 2])
-    return before * (after / before) ** (-low / (high - low))
+    last = not_above[-1]
+    size_before, size_after = sizes[last], sizes[last + 1]
+    # A fitted time may be 0.
+    log_before = log(max(ratios[last], 1e-9))
+    log_after = log(max(ratios[last + 1], 1e-9))
+    share_of_way = -log_before / (log_after - log_before)
+    return size_before * (size_after / size_before) ** share_of_way
 
 
 def crossing(points: Sequence[Point]) -> float | None:
     """Return the number of elements from which on computing takes longer than issuing.
 
-    None without such a change.
+    None if issuing does not take longer at first, or takes longer at the last size too.
     """
-    change = passes_one(
-        [point.elements for point in points], [point.model.t2 / point.model.t1 for point in points]
-    )
-    return change if points[0].model.python_is_slower else None
+    if not points[0].model.python_is_slower:
+        return None
+    elements = [point.elements for point in points]
+    ratios = [point.model.t2 / point.model.t1 for point in points]
+    return passes_one(elements, ratios)
 
 
 def floor_left(points: Sequence[Point]) -> float | None:
     """Return the number of elements at which the measured time is a quarter above its lowest.
 
-    None if it is never.
+    None if it never is.
     """
-    seconds = [point.case.median for point in points]
-    return passes_one(
-        [point.elements for point in points], [one / min(seconds) / 1.25 for one in seconds]
-    )
+    elements = [point.elements for point in points]
+    lowest = min(point.case.median for point in points)
+    over_quarter_more = [point.case.median / (1.25 * lowest) for point in points]
+    return passes_one(elements, over_quarter_more)
 
 
-def disturbance(points: Sequence[Point], at: Point) -> float:
-    """Return by how many seconds increments took longer than the longer of t1 and t2.
+def disturbance(points: Sequence[Point], predicted: Point) -> float:
+    """Return by how many seconds increments take longer than predicted; below 0: shorter.
 
-    Less than 0 if they took less. It is the median of other sizes with the same slower side, since
-    what a size shows itself would predict nothing.
+    They are the median of the points with the same slower side, without the point that is to be
+    predicted.
     """
-    alike = [
-        one
-        for one in points
-        if one is not at and one.model.python_is_slower == at.model.python_is_slower
-    ]
-    return median(one.case.median - one.predicted for one in alike) if alike else 0.0
+    differences = []
+    for point in points:
+        same_side = point.model.python_is_slower == predicted.model.python_is_slower
+        if point is not predicted and same_side:
+            differences.append(point.case.median - point.predicted)
+    return median(differences) if differences else 0.0
 
 
 SMALLEST = replace(T2_OVER_T1, name="smallest_t2_over_t1")

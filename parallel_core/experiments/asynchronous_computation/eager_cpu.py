@@ -26,7 +26,7 @@ different processes differ by what the machine did meanwhile: `compare` measures
 rounds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, get_args
 
@@ -44,23 +44,23 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import (
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.parameters import Choice, Parameter
 from parallel_core.experiments.runner.trial import LEAST_BUDGET, STARTING, Trial
-from parallel_core.experiments.works import FEWEST_TIMINGS, size_up_to
+from parallel_core.experiments.workloads import FEWEST_TIMINGS, size_up_to
 from parallel_core.measurement.progress import tell
 from parallel_core.system.errors import MeasurementError, RequestError
 
 OTHERS, NONE = "others", "none"
 PLAIN_PYTORCH = ("torch", "sync")
 WITHOUT_ENGINE = {"numpy"}
-"""Frameworks that compute in the call whatever the engine: no contrast with plain PyTorch."""
+"""Frameworks that compute in the call whatever the engine, as plain PyTorch does."""
 
 
 def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    """List the pairs of backend and engine to measure elsewhere.
+    """Return the pairs (backend, engine) to measure in other processes; `measured` is this one's.
 
-    Raises RequestError for one that cannot be. All others are those that are installed and can
-    queue, PyTorch first, of which the exercise asks: plain before with our queues.
+    `against` is the text of the option. Raises RequestError for a pair that does not exist or is
+    measured here.
     """
-    known = {
+    all_pairs = {
         f"{name}:{engine}": (name, engine)
         for name in backends.names()
         for engine in get_args(Engine)
@@ -68,33 +68,51 @@ def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str],
     if against == NONE:
         return ()
     if against == OTHERS:
-        others = [pair for pair in known.values() if is_installed(pair[0]) and pair != measured]
-        able = [(name, engine) for name, engine in others if name not in WITHOUT_ENGINE]
-        return tuple(sorted(able, key=lambda pair: (pair[0] != "torch", pair != PLAIN_PYTORCH)))
-    asked = [part.strip() for part in against.split(",")]
+        return _all_contrasts(all_pairs.values(), measured)
+    asked = [name.strip() for name in against.split(",")]
     for name in asked:
-        if name not in known:
-            raise RequestError(unknown("contrast", name, (OTHERS, NONE, *known)))
-        if known[name] == measured:
+        if name not in all_pairs:
+            raise RequestError(unknown("contrast", name, (OTHERS, NONE, *all_pairs)))
+        if all_pairs[name] == measured:
             raise RequestError(
                 f"the contrast {name!r} is what is measured: leave it out of --against"
             )
-    return tuple(dict.fromkeys(known[name] for name in asked))
+    without_repeats = dict.fromkeys(all_pairs[name] for name in asked)
+    return tuple(without_repeats)
+
+
+def _all_contrasts(
+    pairs: Iterable[tuple[str, str]], measured: tuple[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """Return the pairs (backend, engine) that are installed and can queue.
+
+    PyTorch comes first, plain before with our queues, because the exercise asks about it.
+    """
+    contrasting = []
+    for name, engine in pairs:
+        is_measured_here = (name, engine) == measured
+        if is_installed(name) and name not in WITHOUT_ENGINE and not is_measured_here:
+            contrasting.append((name, engine))
+    contrasting.sort(key=lambda pair: (pair[0] != "torch", pair != PLAIN_PYTORCH))
+    return tuple(contrasting)
 
 
 def share_of_this(others: Sequence[tuple[str, str]]) -> float:
-    """Return which share of the budget is for the timing in this process."""
-    return (1 - STARTING if others else 0.9) / (1 + len(others))
+    """Return the share of the budget that is for the timing in this process."""
+    share_of_all = 1 - STARTING if others else 0.9
+    return share_of_all / (1 + len(others))
 
 
 def chosen_size(trial: Trial) -> Choice:
-    """Choose the size 1000, or the largest with which the budget allows enough rounds, here and
-    elsewhere.
-    """
+    """Choose the size 1000, or the largest with which enough rounds fit the budget everywhere."""
     others = contrasts(trial.parameters["against"], (trial.backend.name, trial.backend.engine))
-    # Ten are timed queued and as one unit; on one of the others they may take twice as long.
-    timings = FEWEST_TIMINGS * 2 * 10 * (2 if others else 1)
-    return size_up_to(trial, share_of_this(others) * trial.budget / timings, 1000)
+    # The ten multiplications are timed queued and as one unit.
+    multiplications = FEWEST_TIMINGS * 2 * 10
+    if others:
+        # Another framework may take twice as long.
+        multiplications *= 2
+    seconds = share_of_this(others) * trial.budget
+    return size_up_to(trial, seconds / multiplications, 1000)
 
 
 SIZE = replace(asynchrony.SIZE, how=chosen_size)
@@ -105,9 +123,9 @@ CONTRASTS = Parameter(AGAINST, metavar="NAMES")
 def program(
     trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CONTRASTS] = OTHERS
 ) -> None:
-    """Time ten multiplications, in other processes on other engines too.
+    """Time ten multiplications, here and on other engines in other processes.
 
-    One that cannot run there is a note.
+    A note names the engines that could not be measured.
     """
     others = contrasts(against, (trial.backend.name, trial.backend.engine))
     asynchrony.time_ten(trial, size)
@@ -118,12 +136,10 @@ def program(
             dispatch_fraction(TEN),
             is_ratio=False,
         )
-    shared: dict[str, Any] = {
+    options: dict[str, Any] = {
         "devices": len(trial.devices),
         "device-kind": trial.devices[0].kind,
         "variant": (),
-    }
-    shared |= {
         "threads": trial.backend.threads_per_device,
         "size": size,
         "rounds": trial.rounds,
@@ -131,42 +147,47 @@ def program(
     }
     failures: dict[str, str] = {}
     for number, (name, engine) in enumerate(others):
-        side = f"{name} {engine}"
-        tell(f"{side}, in a separate process", number / len(others))
+        tell(f"{name} {engine}, in a separate process", number / len(others))
         seconds = (1 - STARTING) * trial.left() / (len(others) - number)
         try:
-            # The first contrast is what the exercise asks for: it has one round at least.
+            # The exercise asks for the first contrast: it has at least one round.
             if number and seconds <= 0:
                 raise MeasurementError("the budget was spent (--budget gives more)")
-            asked = {
-                **shared,
-                "backend": name,
-                "engine": engine,
-                "budget": max(LEAST_BUDGET, seconds),
-            }
-            result = trial.elsewhere("eager-cpu", asked)
-            if result.problems:
-                raise MeasurementError(f"its result is invalid: {result.problems[0]}")
+            add_contrast(trial, name, engine, options, max(LEAST_BUDGET, seconds))
         except (RequestError, MeasurementError) as error:
-            failures[side] = str(error)
-            continue
-        case = f"{TEN}, {side}"
-        trial.cases[case] = replace(next(one for one in result.cases if one.name == TEN), name=case)
-        trial.found_by(
-            f"{name}_{engine}_dispatch_fraction", dispatch_fraction(case), is_ratio=False
-        )
-        if UNFINISHED.name in result.counts:
-            trial.counts[f"{name}_{engine}_{UNFINISHED.name}"] = result.counts[UNFINISHED.name]
+            failures[f"{name} {engine}"] = str(error)
     trial.notes += notes_on(failures)
 
 
+def add_contrast(
+    trial: Trial, name: str, engine: str, options: Options, budget: float
+) -> None:
+    """Time the ten multiplications on another backend and engine, in a fresh process.
+
+    The case, its share of dispatch and its count are kept. Raises MeasurementError if the result is
+    invalid, and RequestError if the backend cannot run there.
+    """
+    own_options: Options = {"backend": name, "engine": engine, "budget": budget}
+    result = trial.elsewhere("eager-cpu", {**options, **own_options})
+    if result.problems:
+        raise MeasurementError(f"its result is invalid: {result.problems[0]}")
+    (ten,) = (case for case in result.cases if case.name == TEN)
+    new_name = f"{TEN}, {name} {engine}"
+    trial.cases[new_name] = replace(ten, name=new_name)
+    fraction = dispatch_fraction(new_name)
+    trial.found_by(f"{name}_{engine}_dispatch_fraction", fraction, is_ratio=False)
+    if UNFINISHED.name in result.counts:
+        trial.counts[f"{name}_{engine}_{UNFINISHED.name}"] = result.counts[UNFINISHED.name]
+
+
 def notes_on(failures: Mapping[str, str]) -> list[str]:
-    """Say in a line with which sides there is no contrast, and why not with the first of them."""
+    """Return a note that there is no contrast with some engines, and why not with the first one."""
     if not failures:
         return []
     first, *others = failures
     more = f" (+{len(others)})" if others else ""
-    return [f"No contrast with {first}{more}: {failures[first]}"]
+    reason = failures[first]
+    return [f"No contrast with {first}{more}: {reason}"]
 
 
 ITSELF = replace(
@@ -202,7 +223,7 @@ EXPERIMENT = Experiment(
     exercises=(Exercise(1, "Can asynchrony be observed on a CPU?", edition="PyTorch"),),
     program=program,
     case=TEN,
-    # Of PyTorch it is one of the other two.
+    # With PyTorch one of the other two metrics says the same.
     metrics=(
         replace(DISPATCH_FRACTION, said=lambda result: result.backend["name"] != "torch"),
         ITSELF,

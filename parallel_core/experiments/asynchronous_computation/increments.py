@@ -6,11 +6,12 @@ compute it and t3 to report its result, n operations that are waited for once ta
 if the backend is the slower side.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from math import log
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from parallel_core.experiments.runner.tallies import (
     unfinished_at_return,
 )
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import (
+from parallel_core.experiments.workloads import (
     FEWEST_TIMINGS,
     incremented,
     increments,
@@ -44,33 +45,35 @@ EACH, ONCE, SINGLE = (
     "increments in one launch",
 )
 BEHIND = "increments behind multiplications"
-"""Not timed, but recorded by a profiler: so many increments take it half a second."""
+"""A case that is not timed, but recorded by a profiler."""
 RECORDED_INCREMENTS, MULTIPLICATIONS = 1000, 20
-"""The multiplications take some milliseconds each, and together longer than launching so many
-increments under a profiler.
+"""The launches of that case. The multiplications take longer than launching the increments does,
+under a profiler too.
 """
 FEWEST_ISSUED = 10
-"""From fewer increments a cost is not fitted."""
+"""The fewest increments from which a cost model is fitted."""
 SIDE = 1024
-"""Of the matrix whose increments fill a queue."""
+"""The side of the matrix whose increments fill a queue."""
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """Seconds of an operation: t1 to issue it and t2 to compute it, in each round, and t3 to hear
-    that it is done.
-    """
+    """The seconds that an operation takes: t1 to issue it, t2 to compute it, t3 to report it."""
 
     issued: Case
+    """The seconds to issue an operation, round by round."""
     computed: Case
+    """The seconds to compute an operation, round by round."""
     t3: float
 
     @property
     def t1(self) -> float:
+        """The median seconds to issue an operation."""
         return self.issued.median
 
     @property
     def t2(self) -> float:
+        """The median seconds to compute an operation."""
         return self.computed.median
 
     @property
@@ -85,7 +88,8 @@ class CostModel:
 
     def waiting_once(self, steps: int) -> float:
         """Predict the seconds of `steps` operations that are waited for at the end."""
-        return self.t1 + (steps - 1) * max(self.t1, self.t2) + self.t2 + self.t3
+        longer = max(self.t1, self.t2)
+        return self.t1 + (steps - 1) * longer + self.t2 + self.t3
 
     def waiting_once_by_the_book(self, steps: int) -> float:
         """Predict the same under the book's assumption that the backend is the slower side."""
@@ -94,22 +98,26 @@ class CostModel:
     def log_error(
         self, measured: Case, steps: int, disturbance: float = 0.0, among: int = 1
     ) -> Interval:
-        """Return the logarithm of measured over predicted seconds of one of `steps` operations that
-        are waited for at the end, with the noise of all three.
+        """Return the logarithm of measured over predicted seconds of an operation.
 
-        The prediction is the longer of t1 and t2, and so many seconds more.
+        `steps` operations were waited for once, at the end. The prediction is that of
+        `waiting_once`, plus a disturbance in seconds for each operation. The interval contains the
+        noise of the measured case, of t1 and of t2.
         """
 
         def log_ratio(seconds: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
             longer = np.maximum(t1, t2)
+            # This is `waiting_once` over the steps.
             predicted = longer + (t1 + t2 + self.t3 - longer) / steps + disturbance
-            # A disturbance below zero may leave nothing.
+            # With a disturbance below 0 the sum may not be positive.
             return np.log(seconds / np.maximum(predicted, 1e-12))
 
         times = (measured.seconds, self.issued.seconds, self.computed.seconds)
         error = over_rounds(log_ratio, *times, paired=False, among=among)
-        low, high = log(measured.least_share), log(self.issued.least_share)
-        return replace(error, low=error.low + low, high=error.high - high)
+        # Other programs may have taken a share of the measured time, or of the predicted one.
+        measured_loss = log(measured.least_share)
+        predicted_loss = log(self.issued.least_share)
+        return replace(error, low=error.low + measured_loss, high=error.high - predicted_loss)
 
     def waiting_each(self, steps: int) -> float:
         """Predict the seconds of `steps` operations that are each waited for."""
@@ -119,69 +127,78 @@ class CostModel:
 def fit_cost_model(
     trial: Trial, x: Array, matrix: Array, budget: float, steps: int = 1000, rounds: int = 5
 ) -> CostModel:
-    """Measure t1, t2 and t3 of an increment of `x` separately, without timing the totals that they
-    are to predict.
+    """Measure t1, t2 and t3 of an increment of `x` separately, and not the times that they predict.
 
-    The device of both arrays is kept busy with multiplications of the matrix (some milliseconds
-    each) while `steps` increments are issued, or as many as may be in flight: issuing them costs t1
-    each, and what the device needs for them after its multiplications is t2 each. t3 is what
-    remains of a single increment's round trip.
+    The device is kept busy with multiplications of the matrix, some milliseconds each, while
+    `steps` increments are issued, or as many as may be in flight. To issue an increment takes t1.
+    After its multiplications the device needs t2 for each increment. t3 is the time of a single
+    increment's round trip without t1 and t2.
     """
-    backend, increment = trial.backend, partial(incremented, trial, x)
-    issued = measure(backend, partial(increment, steps))[0] / steps
-    # The fastest of three: too few multiplications would end before all increments are issued.
+    backend = trial.backend
+    increment = partial(incremented, trial, x)
     multiply = partial(multiplied, trial, matrix, 1)
-    multiplying = min(measure(backend, multiply)[1] for _ in range(3))
+    issuing_all, _ = measure(backend, partial(increment, steps))
+    seconds_to_issue = issuing_all / steps
+    # The fastest of three: with too few multiplications they would end before the last increment is
+    # issued.
+    seconds_to_multiply = min(measure(backend, multiply)[1] for _ in range(3))
 
-    def behind_multiplications(count: int) -> tuple[float, float, float]:
-        """Return the seconds to issue increments, from then until the multiplications end, and from
-        then on.
-        """
+    def time_behind_multiplications(count: int) -> _IncrementsBehind:
         backend.waitall()
-        for _ in range(1 + round(4 * count * issued / multiplying)):
-            (last,) = multiply()
+        covering = round(4 * count * seconds_to_issue / seconds_to_multiply)
+        for _ in range(1 + covering):
+            (last_product,) = multiply()
         start = perf_counter()
         increment(count)
-        sent = perf_counter()
-        backend.wait(last)
-        free = perf_counter()
+        issued = perf_counter()
+        backend.wait(last_product)
+        multiplied = perf_counter()
         backend.waitall()
-        return sent - start, free - sent, perf_counter() - free
+        done = perf_counter()
+        return _IncrementsBehind(issued - start, multiplied - issued, done - multiplied)
 
     while backend.engine == "async" and steps > FEWEST_ISSUED:
-        sent, held, _ = behind_multiplications(steps)
-        if held >= sent:
+        times = time_behind_multiplications(steps)
+        if times.still_multiplying >= times.issuing:
             break
-        # The multiplications ended too soon: where few may be in flight, issuing waits for them.
+        # The multiplications ended too soon: if few increments may be in flight, issuing waits.
         steps //= 2
 
-    def timing() -> Timing:
-        sent, _, computing = behind_multiplications(steps)
-        return sent / steps, computing / steps
+    def issuing_and_computing() -> Timing:
+        times = time_behind_multiplications(steps)
+        return times.issuing / steps, times.computing / steps
 
+    round_trips = Work(lambda: [backend.wait(increment(1)) for _ in range(20)])
     probe = Trial(backend, {}, rounds, budget)
-    probe.time("t1 and t2", take=timing)
-    probe.time(
-        "round trip", Work(lambda: [backend.wait(increment(1)) for _ in range(20)]), repeats=20
-    )
-    parts, trip = probe.run(1.0).values()
-    t3 = max(0.0, trip.median - parts.dispatch_median - parts.median)
-    return CostModel(replace(parts, seconds=parts.dispatch_seconds), parts, t3)
+    probe.time("t1 and t2", take=issuing_and_computing)
+    probe.time("round trip", round_trips, repeats=20)
+    computed, round_trip = probe.run(1.0).values()
+    issued = replace(computed, seconds=computed.dispatch_seconds)
+    t3 = max(0.0, round_trip.median - issued.median - computed.median)
+    return CostModel(issued, computed, t3)
+
+
+class _IncrementsBehind(NamedTuple):
+    """The seconds of increments that were launched behind multiplications."""
+
+    issuing: float
+    still_multiplying: float
+    """The seconds from the last launch until the multiplications were done."""
+    computing: float
+    """The seconds from then until the increments were done."""
 
 
 def time_increments(trial: Trial, steps: int | None) -> None:
-    """Fit the cost model, then time increments waited for each time and once, and made in one
-    launch.
+    """Fit the cost model, then time increments: with a wait after each, with one wait at the end,
+    and in one launch.
     """
     backend, add = trial.backend, trial.backend.ops.add
     x = ones(trial, trial.devices[0], 2)
     matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
     model = fit_cost_model(trial, x, matrix, 0.3 * trial.left(0.95))
     if steps is None:
-        # Once by launches, and twice within some: in one, and in units.
-        of_a_step = model.waiting_each(1) + max(model.t1, model.t2) + 2 * (model.t1 + model.t2)
-        allowed = round(trial.left(0.95) / FEWEST_TIMINGS / of_a_step / 100) * 100
-        steps = trial.parameters["steps"] = max(100, min(10_000, allowed))
+        steps = steps_that_fit(model, trial.left(0.95))
+        trial.parameters["steps"] = steps
     once = increments(trial, x, steps, trial.devices[0])
 
     def waiting_each_time() -> Array:
@@ -196,70 +213,97 @@ def time_increments(trial: Trial, steps: int | None) -> None:
     cases = trial.run(0.95)
     behind = partial(launch_behind_multiplications, trial, x, matrix)
     trial.takes[BEHIND] = partial(measure, backend, behind)
-    # Beyond a single launch, the rest is the framework's own cost.
+    find_figures(trial, model, cases, steps)
+
+
+def steps_that_fit(model: CostModel, seconds: float) -> int:
+    """Return how many increments, 100 to 10,000 in hundreds, fit `seconds` in all timings."""
+    waiting_each = model.waiting_each(1)
+    waiting_once = max(model.t1, model.t2)
+    # In one launch, and in units.
+    within_launches = 2 * (model.t1 + model.t2)
+    seconds_of_step = waiting_each + waiting_once + within_launches
+    hundreds = round(seconds / FEWEST_TIMINGS / seconds_of_step / 100)
+    return max(100, min(10_000, 100 * hundreds))
+
+
+def find_figures(trial: Trial, model: CostModel, cases: Mapping[str, Case], steps: int) -> None:
+    """Find the cost of a launch, and what was measured beside what the model predicts."""
+    # What a single launch of all increments does not take is the cost of launching each.
     trial.found_by(
         "launch_cost_seconds", lambda times: (times[ONCE] - times[SINGLE]) / steps, is_ratio=False
     )
     trial.found_by("increment_seconds", lambda times: times[ONCE] / steps)
     trial.found(T2_OVER_T1.name, model.t2_over_t1)
-    of_one = replace(cases[ONCE], seconds=tuple(s / steps for s in cases[ONCE].seconds))
-    trial.found(OVER_PREDICTED.name, exponential(model.log_error(of_one, steps)))
-    seconds = {"t1": model.t1, "t2": model.t2, "t3": model.t3}
-    seconds |= {"measured_once": cases[ONCE].median, "predicted_once": model.waiting_once(steps)}
-    seconds |= {"book_predicted_once": model.waiting_once_by_the_book(steps)}
-    seconds |= {"measured_each": cases[EACH].median, "predicted_each": model.waiting_each(steps)}
-    for name, found in seconds.items():
-        trial.found(f"{name}_seconds", found)
+    once, each = cases[ONCE], cases[EACH]
+    one_increment = replace(once, seconds=tuple(seconds / steps for seconds in once.seconds))
+    trial.found(OVER_PREDICTED.name, exponential(model.log_error(one_increment, steps)))
+    trial.found("t1_seconds", model.t1)
+    trial.found("t2_seconds", model.t2)
+    trial.found("t3_seconds", model.t3)
+    trial.found("measured_once_seconds", once.median)
+    trial.found("predicted_once_seconds", model.waiting_once(steps))
+    trial.found("book_predicted_once_seconds", model.waiting_once_by_the_book(steps))
+    trial.found("measured_each_seconds", each.median)
+    trial.found("predicted_each_seconds", model.waiting_each(steps))
 
 
 def launch_behind_multiplications(trial: Trial, x: Array, matrix: Array) -> None:
-    """Launch increments when the device is busy with multiplications.
+    """Launch increments while the device is busy with multiplications.
 
-    On an idle device one that is done at once does not show whether it was queued.
+    On an idle device an increment is done at once, and does not show whether it was queued.
     """
     multiplied(trial, matrix, MULTIPLICATIONS)
     incremented(trial, x, RECORDED_INCREMENTS)
 
 
 def in_one_launch(trial: Trial, x: Array, once: Work, steps: int) -> Work:
-    """Make the increments in one launch.
+    """Make the work of all increments in one launch.
 
-    Where functions are compiled, they are units: all but the last would be left out.
+    A framework that compiles functions would leave all increments but the last out of this one, so
+    the work is then the unit of `once`.
     """
-    backend, add, calls = trial.backend, trial.backend.ops.add, count()
+    backend, add = trial.backend, trial.backend.ops.add
+    calls = 0
 
     def increment(start: Array, steps: int) -> Array:
-        next(calls)
+        nonlocal calls
+        calls += 1
         for _ in range(steps):
             y = add(start, 1.0)
         return y
 
+    def increment_in_one_launch() -> Array:
+        return backend.launch(increment, x, steps)
+
     backend.wait(backend.launch(increment, x, 1))
-    before = next(calls)
+    calls_to_compile = calls
     backend.wait(backend.launch(increment, x, 1))
-    is_compiled = next(calls) == before + 1
-    launch = once.unit if is_compiled and once.unit else lambda: backend.launch(increment, x, steps)
+    # A compiled function is not called again.
+    is_compiled = calls == calls_to_compile
+    launch = once.unit if is_compiled and once.unit else increment_in_one_launch
     return Work(launch, once.unit, once.times)
 
 
 def measure_memory(trial: Trial) -> None:
-    """Find the memory that 100 queued increments of a matrix take while results are kept or
-    dropped, on a CPU.
+    """Find the memory of a CPU that 100 queued increments of a matrix take.
+
+    Results are kept or dropped, and every one, tenth or hundredth is waited for.
     """
     if trial.devices[0].kind == "gpu":
-        # They do not lie in the memory of the host.
+        # The results do not lie in the memory of the host.
         return
     zeros = trial.backend.asarray(np.zeros((SIDE, SIDE), dtype=np.float32), trial.devices[0])
-    # Compiling takes memory too.
+    # Compiling takes memory too, so it comes before.
     trial.backend.wait(incremented(trial, zeros, 1))
-    for what in ("kept", "dropped"):
+    for results in ("kept", "dropped"):
         for every in (1, 10, 100):
-            grown = peak_memory_growth(partial(fill_queue, trial, zeros, what == "kept", every))
-            trial.found(f"peak_bytes_{what}_waiting_every_{every}", grown)
+            fill = partial(fill_queue, trial, zeros, results == "kept", every)
+            trial.found(f"peak_bytes_{results}_waiting_every_{every}", peak_memory_growth(fill))
 
 
 def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
-    """Launch 100 increments, keep the results or drop them, and wait at every `every`-th."""
+    """Launch 100 increments, keep the results or drop them, and wait for every `every`-th one."""
     kept = []
     for step in range(1, 101):
         y = incremented(trial, x, 1)
@@ -276,14 +320,12 @@ def unfinished_increments(repetition: Repetition) -> Tally:
 
 
 def most_unfinished_increments(repetition: Repetition) -> Tally:
-    """Count the increments that were launched and not done when a call returned, where they were
-    most.
-    """
+    """Count the most increments that were launched and not done at one return of a call."""
     return most_unfinished_at_return(_of_increments(repetition))
 
 
 def _of_increments(repetition: Repetition) -> Repetition:
-    """Return a repetition without the launches of its multiplications."""
+    """Return a repetition without its first launches, which are of the multiplications."""
     return replace(repetition, launches=repetition.launches[MULTIPLICATIONS:])
 
 
@@ -345,7 +387,7 @@ OVER_PREDICTED = Metric(
 
 
 def model_is_wrong(result: Result) -> bool:
-    """Return whether the cost model, which is of queues, predicts another time than measured."""
+    """Return whether the cost model predicts another time than was measured; it needs a queue."""
     if result.backend["engine"] == "sync":
         return False
     return result.bands.get(OVER_PREDICTED.name) in ("less", "more")

@@ -61,17 +61,17 @@ from parallel_core.experiments.runner.changes import (
     with_queue,
 )
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
-from parallel_core.experiments.runner.formulas import Formula, median_of, ratio
+from parallel_core.experiments.runner.formulas import Formula, Times, Values, median_of, ratio
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.tallies import Repetition, Tally
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import (
+from parallel_core.experiments.workloads import (
     Program,
     larger_size_to_count,
     record,
     size_for,
-    works_of_step,
+    units_of_step,
 )
 from parallel_core.measurement.task_graph import (
     Bounds,
@@ -85,11 +85,9 @@ from parallel_core.measurement.timing import Timing, measure
 ONE_BY_ONE, FREE = "one by one", "freely scheduled"
 DIAMOND = "diamonds, "
 MULTIPLICATION_SECONDS = 0.004
-"""About how long a multiplication takes: long beside the call and the waiting that are timed with
-each.
-"""
+"""About how long a multiplication takes: long beside its call and a wait for it."""
 LARGEST_CHECKED = 1024
-"""NumPy would multiply a GPU's matrices, in double precision, for a minute."""
+"""The largest size that is checked: NumPy would take a minute for the matrices of a GPU."""
 SIZE = Chosen(
     "Side of the matrices. Default: chosen.",
     how=lambda trial: Choice(size_for(trial, 10 * MULTIPLICATION_SECONDS, 10), "time"),
@@ -97,14 +95,11 @@ SIZE = Chosen(
 
 
 def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
-    """Time task graphs one operation after the other and freely scheduled, and compare with what is
-    possible.
-    """
+    """Time task graphs one operation at a time and freely scheduled, and find their bounds."""
     count = len(trial.devices)
-    graphs = {
-        DIAMOND: diamond(count),
-        **{f"random {seed}, ": random_graph(seed, count) for seed in (1, 2, 3)},
-    }
+    graphs = {DIAMOND: diamond(count)}
+    for seed in (1, 2, 3):
+        graphs[f"random {seed}, "] = random_graph(seed, count)
     if larger_size := larger_size_to_count(trial, DIAMOND + FREE, size):
         larger_program = program_of(graphs[DIAMOND], larger_size)
         inputs = larger_program.inputs(trial.backend)
@@ -121,29 +116,29 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
 
 def broken_in_diamonds(repetition: Repetition) -> Tally:
     """Count the dependencies of the diamonds that were broken."""
-    return broken_dependencies(*tasks_of(diamond(repetition.devices)), repetition)
+    tasks, operations = tasks_of(diamond(repetition.devices))
+    return broken_dependencies(tasks, operations, repetition)
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A program's tasks, each with the median of its own seconds, and what follows from them.
-
-    The program's two cases are used, too.
-    """
+    """A timed program: its tasks and the bounds of its time."""
 
     tasks: tuple[Task, ...]
+    """The tasks, each with the median of the seconds that it took separately."""
     bounds: Bounds
     bound_fraction: Formula
-    """The bound over the time freely scheduled."""
+    """The largest bound over the time of the program freely scheduled."""
 
 
 def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Scheduled]:
-    """Time programs with a wait after every operation and with none; find the first one's bounds.
+    """Time programs with a wait after every operation and with none; keep the first one's figures.
 
-    The names of a program's cases begin with its own. Its bare time is that of the device with the
-    most to compute: what passes between devices, and waiting for each other, is a matter of
-    scheduling.
+    The names of a program's cases begin with the name of the program. The bare time of a program is
+    that of the device with the most to compute: copies, and waits of devices for each other, belong
+    to the schedule.
     """
+    # By program, the tasks of each timing one by one, by the seconds that the timing took.
     recorded: dict[str, dict[float, tuple[Task, ...]]] = {name: {} for name in programs}
 
     def one_by_one(name: str) -> Timing:
@@ -157,7 +152,7 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
         return measure(trial.backend, partial(programs[name].run, trial.backend, inputs))
 
     for name, program in programs.items():
-        units = works_of_step(trial.backend, program.launch, as_unit=trial.backend.ops.as_unit)
+        units = units_of_step(trial.backend, program.launch, as_unit=trial.backend.ops.as_unit)
         trial.time(name + ONE_BY_ONE, take=partial(one_by_one, name), bare=units)
         trial.time(name + FREE, take=partial(freely, name), bare=units)
     trial.run(0.85)
@@ -171,30 +166,36 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
 
 
 def _scheduled(trial: Trial, name: str, runs: Mapping[float, tuple[Task, ...]]) -> Scheduled:
-    separate, free = name + ONE_BY_ONE, name + FREE
-    # Of the rounds that count, each by the seconds that it took.
-    rounds = [runs[seconds] for seconds in trial.cases[separate].seconds]
+    """Return a program's tasks and bounds, from its timings one by one.
+
+    `runs` are the tasks of each timing, by the seconds that the timing took.
+    """
+    one_by_one, free = name + ONE_BY_ONE, name + FREE
+    rounds = [runs[seconds] for seconds in trial.cases[one_by_one].seconds]
     tasks = []
-    for in_rounds in zip(*rounds, strict=True):
-        seconds = median(task.seconds for task in in_rounds)
-        tasks.append(replace(in_rounds[-1], seconds=seconds))
+    for task_in_rounds in zip(*rounds, strict=True):
+        seconds = median(task.seconds for task in task_in_rounds)
+        tasks.append(replace(task_in_rounds[-1], seconds=seconds))
     bounds = bounds_of(tasks, places(trial.backend), trial.backend.workers_per_device)
-    # The bound is made of the times one by one, and as uncertain as they are.
-    share = bounds.seconds / trial.cases[separate].median
-    return Scheduled(tuple(tasks), bounds, lambda times: share * times[separate] / times[free])
+    # The bound is a share of the time one by one, because it is as uncertain as that time.
+    bound_share = bounds.seconds / trial.cases[one_by_one].median
+
+    def bound_fraction(times: Times) -> Values:
+        return bound_share * times[one_by_one] / times[free]
+
+    return Scheduled(tuple(tasks), bounds, bound_fraction)
 
 
 def places(backend: Backend) -> int:
-    """Count what can work at once: all GPUs, and the CPU devices' workers.
+    """Return how many operations can run at once: one on each GPU, and one by each CPU worker.
 
-    The latter are no more than there are cores for.
+    Only as many CPU workers count as there are cores for.
     """
-    on_cpus = sum(device.kind == "cpu" for device in backend.devices)
-    workers = min(
-        on_cpus * backend.workers_per_device,
-        max(1, available_cores() // backend.threads_per_device),
-    )
-    return len(backend.devices) - on_cpus + workers
+    cpus = sum(device.kind == "cpu" for device in backend.devices)
+    gpus = len(backend.devices) - cpus
+    workers = cpus * backend.workers_per_device
+    workers_with_cores = max(1, available_cores() // backend.threads_per_device)
+    return gpus + min(workers, workers_with_cores)
 
 
 BOUND_FRACTION = Metric(
@@ -233,20 +234,26 @@ LOWER_BOUND = {
 
 
 def waits_in_order(answered: Answered) -> bool:
-    """Return whether a second worker could start an operation behind one that waits."""
-    in_order = answered.result.backend["workers_per_device"] == 1 and not answered.on_gpus
-    return (
-        in_order
-        and answered.is_in(BOUND_FRACTION.name, "slower")
-        and answered.is_in(SPEEDUP.name, "paid")
-    )
+    """Return whether one CPU worker per device, which runs its queue in order, may be the limit."""
+    has_one_worker = answered.result.backend["workers_per_device"] == 1
+    if not has_one_worker or answered.on_gpus:
+        return False
+    is_slow = answered.is_in(BOUND_FRACTION.name, "slower")
+    scheduling_paid = answered.is_in(SPEEDUP.name, "paid")
+    return is_slow and scheduling_paid
+
+
+def lower_the_largest_bound(answered: Answered) -> str:
+    """Say what would lower the largest of the bounds."""
+    largest = max(LOWER_BOUND, key=answered.result.metrics.__getitem__)
+    return LOWER_BOUND[largest]
 
 
 CHANGES = (
     with_queue("operations that do not depend on each other should run at the same time"),
     Change(
         lambda answered: answered.is_in(BOUND_FRACTION.name, "near"),
-        lambda answered: LOWER_BOUND[max(LOWER_BOUND, key=answered.result.metrics.__getitem__)],
+        lower_the_largest_bound,
     ),
     LESS_NOISE,
     Change(

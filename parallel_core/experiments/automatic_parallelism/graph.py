@@ -44,7 +44,7 @@ from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import Program, dense, hidden, pull_back, record
+from parallel_core.experiments.workloads import Program, dense, hidden, pull_back, record
 from parallel_core.measurement.recording import labelled
 from parallel_core.measurement.task_graph import crossings, work_seconds
 from parallel_core.system.errors import RequestError
@@ -76,7 +76,7 @@ def program(
     tasks = scheduled.tasks
     trial.described["tasks"] = tasks
     if of == "xy":
-        # The picture of z = x · y + 2 shows the inputs, as the book's does.
+        # The picture of z = x · y + 2 shows the inputs, as the book's figure does.
         trial.described["tasks"] = record(trial.backend, drawn, one_by_one=True)
     trial.found("parallelism", work_seconds(tasks) / scheduled.bounds.critical_path)
     trial.found("operations", len(tasks))
@@ -92,7 +92,7 @@ def program(
 
 
 def _check_mlp(devices: int, batch: int) -> None:
-    """Raise RequestError for too few devices, and for a batch that leaves one without an image."""
+    """Raise RequestError if there are too few devices, or fewer images than devices compute."""
     if devices < 3:
         raise RequestError(
             "the graph of the MLP is of one device that keeps and two that compute (--devices 3)"
@@ -106,7 +106,7 @@ def _check_mlp(devices: int, batch: int) -> None:
 
 
 def xy(size: int) -> Program:
-    """Make the program z = x·y + 2 of two matrices, element by element, on the first device."""
+    """Make the program z = x · y + 2 of two matrices, element by element, on the first device."""
 
     def inputs(backend: Backend) -> Any:
         ones, device = np.ones((size, size), dtype=np.float32), backend.devices[0]
@@ -120,9 +120,9 @@ def xy(size: int) -> Program:
 
 
 def mlp(batch: int) -> Program:
-    """Make the program of one training step.
+    """Make the program of one training step, which returns the new layers on every device.
 
-    `run` returns the new layers on every device, the keeper's first.
+    The first device keeps the parameters; its layers come first.
     """
 
     def inputs(backend: Backend) -> Any:
@@ -131,7 +131,7 @@ def mlp(batch: int) -> Program:
         layers = [
             [backend.asarray(layer, device) for layer in initial] for device in backend.devices
         ]
-        # The batch is where the parameters are, and is sent to the others as a part of the step.
+        # The batch begins on the keeper: sending it to the workers is a part of the step.
         shards_at = [keeper] * len(workers)
         shards = zip(
             backend.split_and_load(images, shards_at),
@@ -151,26 +151,27 @@ def train_step(backend: Backend, inputs: Any) -> Array:
     """
     (kept, *replicas), shards, batch = inputs
     keeper, *workers = backend.devices
-    running = []
+    passes_of_workers = []
     for layers, shard, device in zip(replicas, shards, workers, strict=True):
         arrived = labelled("copy batch", backend.copy_to(shard, device))
-        running.append(passes(backend, layers, arrived))
-    for of_device in running:
-        next(of_device)
+        passes_of_workers.append(passes(backend, layers, arrived))
+    for passes_of_worker in passes_of_workers:
+        _loss = next(passes_of_worker)
     kept_layers: list[Array] = [None, None]
     new_replicas: list[list[Array]] = [[None, None] for _ in workers]
     # The second layer goes back first.
     for layer, name in ((1, "2"), (0, "1")):
         gradients = []
-        for of_device in running:
-            copied = backend.copy_to(next(of_device), keeper)
+        for passes_of_worker in passes_of_workers:
+            gradient = next(passes_of_worker)
+            copied = backend.copy_to(gradient, keeper)
             gradients.append(labelled(f"copy ∇{name}", copied))
         summed = backend.launch(partial(add_up, backend.ops), *gradients)
         labelled(f"sum ∇{name}", summed)
         updated = backend.launch(backend.ops.sgd, kept[layer], summed, 1 / batch)
         kept_layers[layer] = labelled(f"update W{name}", updated)
         for worker, device in enumerate(workers):
-            # Over the old parameters, which this device's passes have read by then.
+            # The copy replaces the old parameters: the worker's passes have read them by then.
             old = replicas[worker][layer]
             copied = backend.copy_to(updated, device, out=old)
             new_replicas[worker][layer] = labelled(f"copy W{name}", copied)
@@ -178,9 +179,9 @@ def train_step(backend: Backend, inputs: Any) -> Array:
 
 
 def passes(backend: Backend, layers: Sequence[Array], shard: Array) -> Iterator[Array]:
-    """Launch a device's forward pass and yield its loss; go back when more is asked for.
+    """Launch a device's passes step by step: yield the loss, and then the gradients of each layer.
 
-    The gradients by the second layer's parameters come next, and then those by the first's.
+    The gradients by the second layer's parameters come before those by the first layer's.
     """
     ops, images, labels = backend.ops, shard[0], shard[1]
     first_layer, second_layer = layers
@@ -203,14 +204,15 @@ def passes(backend: Backend, layers: Sequence[Array], shard: Array) -> Iterator[
 
 
 def add_up(ops: Ops, *gradients: Array) -> Array:
-    """Sum the gradients of several devices."""
-    return tuple(reduce(ops.add, same) for same in zip(*gradients, strict=True))
+    """Sum the gradients of several devices, parameter by parameter."""
+    by_parameter = zip(*gradients, strict=True)
+    return tuple(reduce(ops.add, of_devices) for of_devices in by_parameter)
 
 
 def drawn_by_numpy(batch: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
-    """Draw the float32 parameters of both layers, and images and labels.
+    """Draw the (weight, bias) of both layers, and the batch: [images, labels].
 
-    Images are float32, labels int32; all are the same for every framework.
+    Labels are int32, all else is float32. Every framework gets the same numbers.
     """
     generator = np.random.default_rng(0)
     layers = []
@@ -223,7 +225,7 @@ def drawn_by_numpy(batch: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], lis
 
 
 def expected_step(batch: int) -> list[np.ndarray]:
-    """Take the same step on one device, the gradients of the whole network at once, with NumPy."""
+    """Return the parameters after the same step, taken in NumPy as one function on one device."""
     ops = backends.load("numpy", 1, threads_per_device=1).ops
 
     def loss(parameters: Array, images: Array, labels: Array) -> Array:

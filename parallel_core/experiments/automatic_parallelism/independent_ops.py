@@ -52,7 +52,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gaine
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.tallies import computed_beside_its_own_device
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import (
+from parallel_core.experiments.workloads import (
     MULTIPLICATIONS,
     chained,
     larger_size_to_count,
@@ -67,10 +67,7 @@ from parallel_core.system.errors import RequestError
 from parallel_core.system.machine import joined_watches
 
 TIMINGS = 20
-"""The timings of all multiplications that a round's share of the budget must hold.
-
-Those in other processes are among them.
-"""
+"""The timings of all multiplications in a round, here and in other processes."""
 SIZE = Chosen(
     "Side of the matrices. Default: chosen for runs of about 0.1 s.",
     how=lambda trial: size_for_run(trial, TIMINGS, 0.5),
@@ -85,14 +82,15 @@ def program(
     size: Annotated[int, SIZE],
     workers_compared: Annotated[Sequence[int], COMPARED] = (1, 2),
 ) -> None:
-    """Time independent multiplications and a chain, here and with other workers and threads.
+    """Time independent multiplications and a chain, with the workers and threads of this process.
 
-    The latter are in fresh processes.
+    Then time them with other workers and other threads, in fresh processes.
     """
     workers, threads = trial.backend.workers_per_device, trial.backend.threads_per_device
     on_cpu = trial.devices[0].kind == "cpu"
     wanted = sorted({workers, *workers_compared})
     counts = wanted if trial.backend.engine == "async" and on_cpu else [workers]
+    # The workers and threads of other processes.
     elsewhere = [(count, threads) for count in counts if count != workers]
     if len(wanted) > 1 and on_cpu:
         elsewhere.append((counts[0], 2 * threads))
@@ -107,16 +105,15 @@ def program(
     if larger_size := larger_size_to_count(trial, counted_case, size):
         larger_x = trial.normal(larger_size, trial.devices[0])
         trial.count_as(counted_case, lambda: multiplied(trial, larger_x, MULTIPLICATIONS))
-    # One worker's share of them, as one unit.
-    of_worker = multiplications(trial, x, math.ceil(MULTIPLICATIONS / workers))
+    share_of_worker = multiplications(trial, x, math.ceil(MULTIPLICATIONS / workers))
 
     def time_here(share: float) -> None:
-        trial.time(named("independent", workers), independent, bare=[of_worker])
+        trial.time(named("independent", workers), independent, bare=[share_of_worker])
         trial.time(named("chain", workers), chain)
         trial.run(share)
 
     if elsewhere:
-        # Before and after the other processes, so that a drift of the machine affects all alike.
+        # Time before and after the other processes, so that a drift of the machine affects all.
         time_here(0.15)
         before = dict(trial.cases)
         for number, (other_workers, other_threads) in enumerate(elsewhere):
@@ -147,7 +144,10 @@ def program(
 
 
 def _time_elsewhere(trial: Trial, size: int, workers: int, threads: int, remaining: int) -> None:
-    """Time the same with other workers or threads, in the first of the remaining processes."""
+    """Time the same with other workers or threads, in a fresh process.
+
+    It is the first of the `remaining` processes, which share what is left of the budget.
+    """
     options: dict[str, str | float] = {
         "workers": workers,
         "workers-compared": workers,
@@ -156,7 +156,7 @@ def _time_elsewhere(trial: Trial, size: int, workers: int, threads: int, remaini
     }
     kept_name: Callable[[str], str] = str
     if threads != trial.backend.threads_per_device:
-        # Counts are of workers with the threads of this process.
+        # Nothing is counted with other threads than those of this process.
         options["count"] = 0
         kept_name = partial(_with_threads, threads=threads)
     products = f"products by {workers} × {threads} threads"
@@ -167,12 +167,12 @@ def _time_elsewhere(trial: Trial, size: int, workers: int, threads: int, remaini
 
 
 def _with_threads(case: str, threads: int) -> str:
-    """Name a case with other threads than usual."""
+    """Name a case with other threads than those of this process."""
     return f"{case}, {threads} threads each"
 
 
 def named(operations: str, workers: int) -> str:
-    """Name a case: `chain, 2 workers`."""
+    """Name a case of some operations: `chain, 2 workers`."""
     noun = "worker" if workers == 1 else "workers"
     return f"{operations}, {workers} {noun}"
 
@@ -191,11 +191,15 @@ def joined(before: Case, after: Case) -> Case:
 
 
 def workers_of(result: Result) -> list[int]:
-    """Return the numbers of workers that were compared, ascending.
+    """Return the numbers of workers that a result compares, ascending; by default only 1."""
+    written = str(result.parameters.get("workers", 1))
+    return [int(count) for count in written.split(",")]
 
-    It is 1 alone if the result does not tell.
-    """
-    return [int(count) for count in str(result.parameters.get("workers", 1)).split(",")]
+
+def most_over_fewest(result: Result) -> float:
+    """Return the most workers over the fewest: the speed-up that is possible."""
+    workers = workers_of(result)
+    return workers[-1] / workers[0]
 
 
 WORKERS = {
@@ -206,17 +210,20 @@ WORKERS = {
 
 
 def whose_workers(result: Result) -> str:
-    """Say whose queue and workers do the operations of a device; nothing if nothing is queued."""
-    queued = result.backend["engine"] == "async" and result.backend["devices"][0].startswith("cpu")
-    return WORKERS.get(result.backend["name"], "") if queued else ""
+    """Say whose queue and workers run a CPU device's operations; empty if nothing is queued."""
+    is_queued = result.backend["engine"] == "async"
+    on_cpu = result.backend["devices"][0].startswith("cpu")
+    if is_queued and on_cpu:
+        return WORKERS.get(result.backend["name"], "")
+    return ""
 
 
 SPEEDUP = Metric(
     "parallel_speedup",
     means="speed-up of independent operations on the most workers over the fewest: 1 is no gain",
     about=whose_workers,
-    share=lambda speedup, result: gained(speedup, workers_of(result)[-1] / workers_of(result)[0]),
-    at_most=lambda result: workers_of(result)[-1] / workers_of(result)[0],
+    share=lambda speedup, result: gained(speedup, most_over_fewest(result)),
+    at_most=most_over_fewest,
     bands=(
         Band(LOWEST, "hindered", "More workers slowed independent operations down"),
         Band(-0.2, "serial", "Independent operations ran one after the other"),

@@ -31,14 +31,14 @@ where issuing takes as long as the copies, Python is the bottleneck, and what hi
 about the copies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 from backends import Array, Device
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
-from parallel_core.experiments import copying, works
+from parallel_core.experiments import copying, workloads
 from parallel_core.experiments.automatic_parallelism import overlap_by_size
 from parallel_core.experiments.runner import changes
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
@@ -66,70 +66,74 @@ def program(
     together.
     """
     time_parts(trial, products, size, copies)
-    if larger_size := works.larger_size_to_count(trial, TOGETHER, size):
+    if larger_size := workloads.larger_size_to_count(trial, TOGETHER, size):
         count_larger(trial, products, larger_size)
-    at_size = partial(time_parts, trial, products)
-    sides = overlap_by_size.register_smaller(trial, at_size, sizes, size, copies) if sizes else {}
+    size_by_ending: Mapping[str, int] = {}
+    if sizes:
+        time_at_size = partial(time_parts, trial, products)
+        size_by_ending = overlap_by_size.register_smaller(trial, time_at_size, sizes, size, copies)
     trial.run()
     copying.note_issuing(trial, COPY)
-    overlap_by_size.find_shares(trial, sides, COPY, TOGETHER)
+    overlap_by_size.find_shares(trial, size_by_ending, COPY, TOGETHER)
 
 
 def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = "") -> None:
-    """Check and register the parts and both together.
+    """Check the copied results, and register both parts and both together at one size.
 
-    Of a sweep's smaller sizes, named with `at`, there is only our way, and not the book's.
+    `at` is the ending of the cases' names: empty for the main size, which alone is timed the book's
+    way too and has bare times; otherwise the size is one of a sweep's smaller ones.
     """
-    there = copying.destination(trial)
-    x = trial.normal(size, trial.devices[0])
-    fresh = copying.buffers_for(trial, size, there, products)
-    run_and_copy(trial, x, products, there, fresh, 1)
+    source = trial.devices[0]
+    destination = copying.destination(trial)
+    x = trial.normal(size, source)
+    fresh_buffers = copying.buffers_for(trial, size, destination, products)
+    run_and_copy(trial, x, products, destination, fresh_buffers, 1)
     a = trial.backend.to_numpy(x)
-    trial.check("copied products", fresh, [a @ a] * products)
-    run = works.multiplications(trial, x, products, trial.devices[0])
+    trial.check("copied products", fresh_buffers, [a @ a] * products)
+
+    run = workloads.multiplications(trial, x, products, source)
     results = run.launch()
-    buffers = copying.buffers_in_turn(trial, size, there)
-    copy, read = (
-        copying.copies_of(trial, results, there, buffers, count, trial.devices[0])
-        for count in (copies, 1)
-    )
-    both = Work(lambda: run_and_copy(trial, x, products, there, buffers, copies))
-    trial.time(RUN + at, run, bare=() if at else (run,))
-    trial.time(COPY + at, copy, before=read.launch, bare=() if at else (copy,))
-    trial.time(
-        TOGETHER + at,
-        both,
-        parts=(RUN + at, COPY + at),
-        bare=() if at else (run, copy),
-        hides=COPY + at,
-    )
+    buffers = copying.buffers_in_turn(trial, size, destination)
+    copy = copying.copies_of(trial, results, destination, buffers, copies, source)
+    read_once = copying.copies_of(trial, results, destination, buffers, 1, source)
+    both = Work(lambda: run_and_copy(trial, x, products, destination, buffers, copies))
+    parts = (RUN + at, COPY + at)
     if at:
+        trial.time(RUN + at, run, bare=())
+        trial.time(COPY + at, copy, before=read_once.launch, bare=())
+        trial.time(TOGETHER + at, both, parts=parts, bare=(), hides=COPY + at)
         return
-    works.time_beside(trial, both)
-    # Its copies are dropped at once, which those of one unit would not be: they have no bare time.
+    trial.time(RUN, run)
+    trial.time(COPY, copy, before=read_once.launch)
+    trial.time(TOGETHER, both, parts=parts, bare=(run, copy), hides=COPY)
+    workloads.time_beside(trial, both)
+    # The book's way has no bare time: it drops each copy at once, and one unit would keep them all.
     copy_to_host = Work(lambda: copy_the_book_s_way(trial, results, copies))
-    trial.time(BOOK_COPY, copy_to_host, before=read.launch)
+    trial.time(BOOK_COPY, copy_to_host, before=read_once.launch)
     run_and_copy_to_host = Work(lambda: copy_the_book_s_way(trial, run.launch(), copies))
     trial.time(BOOK_TOGETHER, run_and_copy_to_host, parts=(RUN, BOOK_COPY))
 
 
 def count_larger(trial: Trial, products: int, size: int) -> None:
     """Let larger matrices than those that are timed be multiplied and copied for the counts."""
-    there = copying.destination(trial)
+    destination = copying.destination(trial)
     x = trial.normal(size, trial.devices[0])
-    buffers = copying.buffers_in_turn(trial, size, there)
-    copies = copying.copies_to_hide(trial, there, size).value
-    trial.count_as(TOGETHER, lambda: run_and_copy(trial, x, products, there, buffers, copies))
-    trial.count_as(
-        BOOK_TOGETHER,
-        lambda: copy_the_book_s_way(trial, works.multiplied(trial, x, products), copies),
-    )
+    buffers = copying.buffers_in_turn(trial, size, destination)
+    copies = copying.copies_to_hide(trial, destination, size).value
+
+    def our_way() -> object:
+        return run_and_copy(trial, x, products, destination, buffers, copies)
+
+    def the_book_s_way() -> object:
+        results = workloads.multiplied(trial, x, products)
+        return copy_the_book_s_way(trial, results, copies)
+
+    trial.count_as(TOGETHER, our_way)
+    trial.count_as(BOOK_TOGETHER, the_book_s_way)
 
 
 def copy_the_book_s_way(trial: Trial, results: Sequence[Array], copies: int) -> Sequence[Array]:
-    """Launch copies of each result to the host on the queue that computes, and return the
-    results.
-    """
+    """Launch copies of each result to the host on the queue that computes; return the results."""
     for result in results:
         for _ in range(copies):
             trial.backend.launch(trial.backend.ops.to_host, result)
@@ -139,18 +143,17 @@ def copy_the_book_s_way(trial: Trial, results: Sequence[Array], copies: int) -> 
 def run_and_copy(
     trial: Trial, x: Array, products: int, device: Device, buffers: list[Array], copies: int
 ) -> tuple[Array, ...]:
-    """Launch multiplications, and copies of each result into a buffer when the next multiplication
-    is launched.
+    """Launch multiplications, and after each one the copies of the result before; return the
+    results.
     """
-    # Not all multiplications first: a copy from a GPU waits for all that was launched there before
-    # it.
+    # If all multiplications were launched first, a copy from a GPU would wait for all of them.
     matmul = trial.backend.ops.matmul
-    made = [trial.backend.launch(matmul, x, x)]
+    results = [trial.backend.launch(matmul, x, x)]
     for index in range(products):
-        if len(made) < products:
-            made.append(trial.backend.launch(matmul, x, x))
-        copying.copy_in_turn(trial, buffers, index, made[index], device, copies)
-    return tuple(made)
+        if len(results) < products:
+            results.append(trial.backend.launch(matmul, x, x))
+        copying.copy_in_turn(trial, buffers, index, results[index], device, copies)
+    return tuple(results)
 
 
 OURS = Metric(
@@ -209,7 +212,7 @@ EXPERIMENT = Experiment(
     program=program,
     usual_deviation=0.02,
     case=TOGETHER,
-    metrics=(OURS, THE_BOOK_S, works.price_of_overlap(TOGETHER)),
+    metrics=(OURS, THE_BOOK_S, workloads.price_of_overlap(TOGETHER)),
     counts=(ALONGSIDE, THE_BOOK_S_COUNT),
     changes=(
         changes.equal_parts(RUN, COPY, "copies"),

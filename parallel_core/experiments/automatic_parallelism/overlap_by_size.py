@@ -24,36 +24,47 @@ CURVES = Curves(
     "the share of the "
     "copies' time after which Python has issued them; near 1 it is Python's time.",
 )
-AtSize: TypeAlias = Callable[[int, int, str], None]
-"""Registers the cases of a size, with so many copies of each result, under names that end in
-this.
+TimeAtSize: TypeAlias = Callable[[int, int, str], None]
+"""A function (size, copies of each result, ending) that registers the cases of a size.
+
+The names of the cases end in `ending`.
 """
 
 
 def register_smaller(
-    trial: Trial, at_size: AtSize, sizes: Sequence[int], size: int, copies: int
+    trial: Trial, time_at_size: TimeAtSize, sizes: Sequence[int], largest: int, copies: int
 ) -> Mapping[str, int]:
-    """Register the cases of the sizes but this one, which has so many copies.
+    """Register the cases of all sizes below the largest one, whose cases are registered already.
 
-    Return all by what their cases end in.
+    `copies` are those of each result at the largest size. Returns every size by the ending of its
+    cases' names, which is empty for the largest one.
     """
-    there, smaller = copying.destination(trial), sorted({*sizes} - {size})
-    counts = {side: copying.copies_to_hide(trial, there, side).value for side in smaller}
-    ends = {f", size {side}": side for side in smaller}
-    for end, side in ends.items():
-        at_size(side, counts[side], end)
-    trial.parameters["sizes"] = ",".join(map(str, (*smaller, size)))
-    trial.described["series"] = {"copies": (*map(float, counts.values()), float(copies))}
-    return ends | {"": size}
+    destination = copying.destination(trial)
+    smaller_sizes = sorted(set(sizes) - {largest})
+    copies_by_size: dict[int, int] = {}
+    for size in smaller_sizes:
+        copies_by_size[size] = copying.copies_to_hide(trial, destination, size).value
+    size_by_ending: dict[str, int] = {}
+    for size, copies_at_size in copies_by_size.items():
+        ending = f", size {size}"
+        size_by_ending[ending] = size
+        time_at_size(size, copies_at_size, ending)
+    size_by_ending[""] = largest
+    copies_by_size[largest] = copies
+    trial.parameters["sizes"] = ",".join(map(str, copies_by_size))
+    trial.described["series"] = {"copies": tuple(map(float, copies_by_size.values()))}
+    return size_by_ending
 
 
-def find_shares(trial: Trial, sides: Mapping[str, int], copy: str, together: str) -> None:
-    """Find the hidden share at each size, and with a queue that of issuing in the time of the
-    copies.
+def find_shares(trial: Trial, size_by_ending: Mapping[str, int], copy: str, together: str) -> None:
+    """Find the curves over the size: the hidden share, and with a queue the share of issuing.
+
+    `copy` and `together` are the names of cases without the endings.
     """
     times = Times(lambda case, _: trial.cases[case].median, trial.cases)
-    for end, side in sides.items():
-        trial.points["hidden"][side] = float(hidden_share(together + end)(times))
+    for ending, size in size_by_ending.items():
+        share = hidden_share(together + ending)
+        trial.points["hidden"][size] = float(share(times))
         if trial.backend.engine == "async":
-            copies = trial.cases[copy + end]
-            trial.points["issuing"][side] = copies.dispatch_median / copies.median
+            copies = trial.cases[copy + ending]
+            trial.points["issuing"][size] = copies.dispatch_median / copies.median

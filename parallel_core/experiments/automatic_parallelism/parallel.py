@@ -25,7 +25,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Annotated
 
-from parallel_core.experiments import works
+from backends import Array
+from parallel_core.experiments import workloads
 from parallel_core.experiments.runner.changes import (
     LESS_NOISE,
     MORE_CORES,
@@ -49,7 +50,7 @@ FULL_RATE = 0.8
 SIZE = Chosen(
     "Side of the matrices. Default: chosen for runs of about 0.2 s.",
     # Each device is timed alone, as one unit, and in turn with the others if nothing overlaps.
-    how=lambda trial: works.size_for_run(trial, 3 * len(trial.devices)),
+    how=lambda trial: workloads.size_for_run(trial, 3 * len(trial.devices)),
 )
 
 
@@ -59,46 +60,57 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     Raises RequestError for a single device.
     """
     trial.refuse_single_device("parallel", "compares devices")
-    trial.parameters["products"] = works.MULTIPLICATIONS
+    trial.parameters["products"] = workloads.MULTIPLICATIONS
     matrices = {device: trial.normal(size, device) for device in trial.devices}
     alone = {
-        f"on {device} alone": works.multiplications(trial, x, device=device)
+        f"on {device} alone": workloads.multiplications(trial, x, device=device)
         for device, x in matrices.items()
     }
     for name, work in alone.items():
         trial.time(name, work)
     trial.time(TOGETHER, *alone.values(), parts=alone)
-    works.time_beside(trial, *alone.values())
-    if larger_size := works.larger_size_to_count(trial, TOGETHER, size):
-        larger_matrices = [trial.normal(larger_size, device) for device in trial.devices]
-        trial.count_as(
-            TOGETHER,
-            lambda: [works.multiplied(trial, x, works.MULTIPLICATIONS) for x in larger_matrices],
-        )
+    workloads.time_beside(trial, *alone.values())
+    if larger_size := workloads.larger_size_to_count(trial, TOGETHER, size):
+        count_larger(trial, larger_size)
     if share_a_gpu([str(device) for device in trial.devices]):
         trial.found("filling_size", filling_size(trial))
     a = trial.backend.to_numpy(matrices[trial.devices[0]])
-    trial.check("products", [work.launch()[-1] for work in alone.values()], [a @ a] * len(alone))
+    last_products = [work.launch()[-1] for work in alone.values()]
+    trial.check("products", last_products, [a @ a] * len(alone))
+
+
+def count_larger(trial: Trial, size: int) -> None:
+    """Let larger matrices than those that are timed be multiplied for the counts."""
+    matrices = [trial.normal(size, device) for device in trial.devices]
+
+    def multiply_on_all_devices() -> list[Array]:
+        products: list[Array] = []
+        for x in matrices:
+            products += workloads.multiplied(trial, x, workloads.MULTIPLICATIONS)
+        return products
+
+    trial.count_as(TOGETHER, multiply_on_all_devices)
 
 
 def share_a_gpu(devices: Sequence[str]) -> bool:
-    """Return whether devices are streams of one GPU: `gpu:0/0`, `gpu:0/1`."""
+    """Return whether two of the devices are streams of one GPU: `gpu:0/0`, `gpu:0/1`."""
     gpus = [name.partition("/")[0] for name in devices if "/" in name]
     return len(set(gpus)) < len(gpus)
 
 
 def fills_the_gpu(answered: Answered) -> bool:
-    """Return whether one multiplication of a run on streams of one GPU left nothing of it idle."""
+    """Return whether each multiplication of a run on streams of one GPU filled that GPU."""
     result = answered.result
     return result.parameters["size"] >= result.metrics.get("filling_size", inf)
 
 
 def filling_size(trial: Trial) -> int:
-    """Return the size from which on a multiplication is about as fast, for its work, as any."""
-    rates = {
-        size: size**3 / works.seconds_of_one(trial, size) for size in works.geometric(256, 4096)
-    }
-    return min(size for size, rate in rates.items() if rate >= FULL_RATE * max(rates.values()))
+    """Return the smallest size at which a multiplication computes at nearly the highest rate."""
+    rates = {}
+    for size in workloads.geometric(256, 4096):
+        rates[size] = size**3 / workloads.seconds_of_one(trial, size)
+    full_rate = FULL_RATE * max(rates.values())
+    return min(size for size, rate in rates.items() if rate >= full_rate)
 
 
 SPEEDUP = Metric(
@@ -136,7 +148,7 @@ EXPERIMENT = Experiment(
     position=1,
     program=program,
     case=TOGETHER,
-    metrics=(SPEEDUP, works.price_of_overlap(TOGETHER)),
+    metrics=(SPEEDUP, workloads.price_of_overlap(TOGETHER)),
     counts=(BESIDE,),
     changes=(
         with_queue("the devices should work at the same time"),

@@ -45,7 +45,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gaine
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import computed_beside_another_device
 from parallel_core.experiments.runner.trial import Options, Trial, Work
-from parallel_core.experiments.works import (
+from parallel_core.experiments.workloads import (
     FEWEST_TIMINGS,
     multiplications,
     multiplied,
@@ -60,7 +60,7 @@ from parallel_core.system.errors import RequestError
 
 LARGEST_SMALL = 128
 TARGET_SECONDS = 0.01
-"""The seconds of a device's multiplications, about, if they are between 2 and 2000."""
+"""About how many seconds a device multiplies at each size, with 2 to 2000 multiplications."""
 ONE, ALL, THREADS = "one device", "all devices", "all threads"
 SIZES = Chosen("Sides of the matrices. Default: 8, 16, … 1024, or what the budget allows.")
 
@@ -70,8 +70,9 @@ def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) 
     if sizes is not None and not sizes:
         raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
     devices = trial.devices
-    elsewhere = len(devices) > 1 and all(device.kind == "cpu" for device in devices)
-    counts = counts_of(trial, sizes, 0.5 if elsewhere else 0.8)
+    are_cpus = all(device.kind == "cpu" for device in devices)
+    in_another_process = len(devices) > 1 and are_cpus
+    counts = counts_of(trial, sizes, 0.5 if in_another_process else 0.8)
     written = ",".join(map(str, counts))
     trial.parameters["sizes"] = written
     for size, count in counts.items():
@@ -89,38 +90,40 @@ def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) 
         factor = trial.backend.to_numpy(matrices[0])
         expected = [factor @ factor] * len(matrices)
         trial.check("products", spread_over(trial, matrices, 1), expected)
-    trial.run(0.5 if elsewhere else 0.9)
-    if elsewhere:
+    trial.run(0.5 if in_another_process else 0.9)
+    if in_another_process:
         tell("one device with the threads of all, in a separate process", 0.0)
         options: Options = {
             "threads": len(devices) * trial.backend.threads_per_device,
             "sizes": written,
         }
 
-        def kept_name(name: str) -> str:
-            return name.replace(ONE, THREADS)
+        def with_all_threads(case: str) -> str:
+            return case.replace(ONE, THREADS)
 
-        by_all = "products by the threads of all"
-        trial.add_elsewhere(by_all, "small-ops", options, kept_name, share=0.95)
+        products = "products by the threads of all"
+        trial.add_elsewhere(products, "small-ops", options, with_all_threads, share=0.95)
     find_figures(trial, tuple(counts))
 
 
 def counts_of(trial: Trial, wanted: Sequence[int] | None, share: float) -> dict[int, int]:
-    """Return how many multiplications of each size to time on a device.
+    """Return how many multiplications to time on each device, by size.
 
-    The sizes are those that are wanted, or else those that the budget allows. A share of the budget
-    is for the fewest rounds that allow a verdict.
+    The sizes are the `wanted` ones, or else those at which the fewest rounds for a verdict fit into
+    a `share` of the budget.
     """
     counts: dict[int, int] = {}
     seconds = total_seconds = 0.0
     sizes = sorted(set(wanted or (8, 16, 32, 64, 128, 256, 512, 1024)))
     for size in sizes:
         tell(f"choosing how many multiplications of size {size}", size / sizes[-1])
-        # Twice the side takes eight times as long: what is expensive is timed less often.
-        seconds = seconds_of_one(trial, size, 1 if seconds > TARGET_SECONDS / 8 else 5)
+        # Twice the side takes eight times as long, so a large size is probed only once.
+        will_be_long = 8 * seconds > TARGET_SECONDS
+        seconds = seconds_of_one(trial, size, 1 if will_be_long else 5)
         count = min(2000, max(2, round(TARGET_SECONDS / seconds)))
-        # With a warm-up; on one device and spread over all, queued and as units.
-        total_seconds += FEWEST_TIMINGS * 4 * len(trial.devices) * count * seconds
+        # A round times on one device and spread over all, queued and as units.
+        seconds_of_round = 4 * len(trial.devices) * count * seconds
+        total_seconds += FEWEST_TIMINGS * seconds_of_round
         if wanted is None and counts and total_seconds > trial.left(share):
             break
         counts[size] = count
@@ -128,7 +131,7 @@ def counts_of(trial: Trial, wanted: Sequence[int] | None, share: float) -> dict[
 
 
 def spread_over(trial: Trial, matrices: Sequence[Array], count: int) -> list[Array]:
-    """Launch `count` multiplications on each device, alternately."""
+    """Launch `count` multiplications on each device, in turn; return all products."""
     products: list[Array] = []
     for _ in range(count):
         for matrix in matrices:
@@ -137,16 +140,22 @@ def spread_over(trial: Trial, matrices: Sequence[Array], count: int) -> list[Arr
 
 
 def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
-    """Find the figures at small sizes and at all of them, and the curves."""
-    small = [f", size {size}" for size in sizes if size <= LARGEST_SMALL or size == sizes[0]]
-    alone, spread, threaded = (_cases_of(trial, kind) for kind in (ONE, ALL, THREADS))
-    trial.found_by(SPEEDUP.name, median_of(ratio(ONE + size, ALL + size) for size in small))
-    over_threads = median_of(ratio(THREADS + size, ALL + size) for size in small)
+    """Find the figures over the small sizes and over all sizes, and the curves."""
+    small_sizes = [size for size in sizes if size <= LARGEST_SMALL or size == sizes[0]]
+    # The names of cases end so.
+    endings = [f", size {size}" for size in small_sizes]
+    speedup = median_of(ratio(ONE + ending, ALL + ending) for ending in endings)
+    trial.found_by(SPEEDUP.name, speedup)
+    over_threads = median_of(ratio(THREADS + ending, ALL + ending) for ending in endings)
     trial.found_by(OVER_THREADS.name, over_threads, noise=BETWEEN_PROCESSES)
     if trial.backend.engine == "async":
-        trial.found_by(LAUNCHING.name, median_of(dispatch_fraction(ONE + size) for size in small))
+        launching = median_of(dispatch_fraction(ONE + ending) for ending in endings)
+        trial.found_by(LAUNCHING.name, launching)
+    alone = _cases_of(trial, ONE)
+    spread = _cases_of(trial, ALL)
+    threaded = _cases_of(trial, THREADS)
     trial.described["series"] = {
-        "size": (*map(float, sizes),),
+        "size": tuple(float(size) for size in sizes),
         "product_seconds": tuple(case.median for case in alone),
     }
     for kind, cases in ((ALL, spread), (THREADS, threaded)):
@@ -161,34 +170,41 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
 
 
 def _cases_of(trial: Trial, kind: str) -> list[Case]:
-    """Return the cases on one device, on all, or with all threads, in the order of their sizes."""
+    """Return the cases whose names begin with `kind` (ONE, ALL or THREADS), by ascending size."""
     return [case for case in trial.cases.values() if case.name.startswith(kind)]
 
 
 def speedups_over(alone: Sequence[Case], spread: Sequence[Case]) -> list[float]:
-    """Return the speed-up of each case over the one alone of its size."""
-    return [case.median / faster.median for case, faster in zip(alone, spread, strict=True)]
+    """Return, for each size, the time on one device over the time spread over several."""
+    return [
+        of_one.median / of_several.median for of_one, of_several in zip(alone, spread, strict=True)
+    ]
 
 
 def crossing_size(
     sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]
 ) -> float | None:
-    """Return the size from which several devices are faster at every size.
+    """Return the size from which several devices are faster than one at every size, or None.
 
-    At half of the sizes or more they are so beyond the noise. It lies between the last size at
-    which they are not and the next one. None if there is none.
+    The size lies between the last one at which they are not faster and the next one. At half of the
+    sizes from there on, or more, they must be faster beyond the noise.
     """
     speedups = speedups_over(alone, spread)
-    not_faster = [number for number, speedup in enumerate(speedups) if speedup <= 1]
-    start = not_faster[-1] + 1 if not_faster else 0
-    count = len(sizes) - start
+    first_faster = 0
+    for number, speedup in enumerate(speedups):
+        if speedup <= 1:
+            first_faster = number + 1
+    remaining = len(sizes) - first_faster
     surely_faster = 0
-    for of_all, of_one in zip(spread[start:], alone[start:], strict=True):
-        if decide(times_as_long(of_all, of_one, among=count), 1.0) == 0:
+    for number in range(first_faster, len(sizes)):
+        share_of_time = times_as_long(spread[number], alone[number], among=remaining)
+        if decide(share_of_time, 1.0) == 0:
             surely_faster += 1
-    if not surely_faster or 2 * surely_faster < count:
+    if not surely_faster or 2 * surely_faster < remaining:
         return None
-    return passes_one(sizes, speedups) if start else float(sizes[0])
+    if first_faster == 0:
+        return float(sizes[0])
+    return passes_one(sizes, speedups)
 
 
 SPEEDUP = Metric(

@@ -1,6 +1,4 @@
-"""Graphs of tasks on several devices: which task needs which, how a graph is launched, and what it
-computes.
-"""
+"""Graphs of tasks on several devices: the dependencies, the launches, and the values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,53 +7,59 @@ from functools import partial, reduce
 import numpy as np
 
 from backends import Array, Backend, Ops
-from parallel_core.experiments.works import Program
+from parallel_core.experiments.workloads import Program
 from parallel_core.measurement.task_graph import Task
 
 
 @dataclass(frozen=True)
 class Node:
-    """A task: the device that computes it, the nodes that it needs, and its multiplications.
+    """A task of a graph.
 
-    It takes the average of the matrices that it depends on, on its own device, and multiplies it by
-    that device's matrix. With a spectral norm of about 1 they do not overflow.
+    It averages the values of the nodes that it depends on, and multiplies the average by its
+    device's matrix. The matrices have a spectral norm of about 1, so that no value overflows.
     """
 
     device: int
+    """The number of the device that computes it."""
     after: tuple[int, ...]
+    """The positions of the nodes that it depends on."""
     products: int
+    """The number of its multiplications."""
 
 
 def diamond(devices: int) -> tuple[Node, ...]:
-    """Make two diamonds one after the other.
+    """Make the graph of two diamonds, one after the other.
 
-    Each is a fork to a branch on every device, and a join.
+    A diamond is a fork to a branch on every device, and a join of the branches.
     """
-    nodes = [Node(0, (), 1)]
+    nodes = [Node(device=0, after=(), products=1)]
     for _ in range(2):
         fork = len(nodes) - 1
-        nodes += [Node(device, (fork,), 4) for device in range(devices)]
-        nodes.append(Node(0, tuple(range(fork + 1, len(nodes))), 1))
+        nodes += [Node(device, after=(fork,), products=4) for device in range(devices)]
+        branches = range(fork + 1, len(nodes))
+        nodes.append(Node(device=0, after=tuple(branches), products=1))
     return tuple(nodes)
 
 
 def random_graph(seed: int, devices: int, layers: int = 6) -> tuple[Node, ...]:
-    """Draw layers of nodes on random devices.
+    """Draw a graph of layers of nodes on random devices.
 
     Each node depends on one to three nodes of the two layers before its own.
     """
     generator = np.random.default_rng(seed)
     nodes: list[Node] = []
-    starts = [0, 0]
+    layer_starts = [0, 0]
     for _ in range(layers):
-        reachable = range(starts[-2], len(nodes))
-        starts.append(len(nodes))
+        earlier = range(layer_starts[-2], len(nodes))
+        layer_starts.append(len(nodes))
         for _ in range(generator.integers(1, 2 * devices + 1)):
-            count = min(len(reachable), int(generator.integers(1, 4)))
+            count = min(len(earlier), int(generator.integers(1, 4)))
             after: list[int] = []
             if count:
-                after = sorted(generator.choice(reachable, count, replace=False).tolist())
-            device, products = int(generator.integers(devices)), int(generator.integers(4))
+                drawn = generator.choice(earlier, count, replace=False)
+                after = sorted(drawn.tolist())
+            device = int(generator.integers(devices))
+            products = int(generator.integers(4))
             nodes.append(Node(device, tuple(after), products))
     return tuple(nodes)
 
@@ -64,15 +68,16 @@ def device_matrices(size: int, devices: int) -> list[np.ndarray]:
     """Draw a float32 matrix for each device, of a spectral norm of about 1."""
     generator = np.random.default_rng(0)
     drawn = [generator.standard_normal((size, size)) for _ in range(devices)]
-    # The norm of a matrix of normal numbers is about 2 √size; computing it would take longer than
-    # the experiment.
-    return [(matrix / (2 * size**0.5)).astype(np.float32) for matrix in drawn]
+    # The norm of a matrix of normal numbers is about 2 √size. To compute the exact norm would take
+    # longer than the experiment.
+    norm = 2 * size**0.5
+    return [(matrix / norm).astype(np.float32) for matrix in drawn]
 
 
 def launch_graph(backend: Backend, nodes: Sequence[Node], matrices: Sequence[Array]) -> list[Array]:
-    """Launch all nodes in their order, and return their values.
+    """Launch all nodes in their order, and return the value of each.
 
-    There is a copy for each dependency on another device.
+    The value of a node on another device is copied once for each node that depends on it.
     """
     values: list[Array] = []
     for node in nodes:
@@ -102,19 +107,20 @@ def program_of(nodes: tuple[Node, ...], size: int) -> Program:
 
 
 def compute(ops: Ops, products: int, matrix: Array, *operands: Array) -> Array:
-    """Average the operands, and multiply by the matrix `products` times.
+    """Return a node's value: the average of the operands, times the matrix `products` times.
 
-    Without operands the matrix takes their place.
+    Without operands the average is the matrix itself.
     """
     terms = operands or (matrix,)
-    value = ops.multiply(reduce(ops.add, terms), 1 / len(terms))
+    total = reduce(ops.add, terms)
+    value = ops.multiply(total, 1 / len(terms))
     for _ in range(products):
         value = ops.matmul(value, matrix)
     return value
 
 
 def expected(nodes: Sequence[Node], matrices: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Compute the same values with NumPy, one node after the other, in double precision."""
+    """Return the values of a graph's nodes, computed with NumPy in double precision."""
     values: list[np.ndarray] = []
     for node in nodes:
         matrix = matrices[node.device].astype(np.float64)
@@ -126,25 +132,28 @@ def expected(nodes: Sequence[Node], matrices: Sequence[np.ndarray]) -> list[np.n
 
 
 def tasks_of(nodes: Sequence[Node]) -> tuple[list[Task], list[int]]:
-    """Return the tasks that `launch_graph` launches, and how many operations each has.
+    """Return the tasks that `launch_graph` launches, and the number of operations of each task.
 
-    Their devices are numbers.
+    A task's device is the number of the node's device, as text.
     """
     tasks: list[Task] = []
     operations: list[int] = []
-    position_of: list[int] = []
+    # By the position of a node in the graph, the position of its task.
+    task_of_node: list[int] = []
     for node in nodes:
+        device = str(node.device)
         after: list[int] = []
         for earlier in node.after:
-            if nodes[earlier].device != node.device:
-                after.append(len(tasks))
-                tasks.append(Task("copy", str(node.device), "copy", (position_of[earlier],)))
-                operations.append(1)
+            source = task_of_node[earlier]
+            if nodes[earlier].device == node.device:
+                after.append(source)
             else:
-                after.append(position_of[earlier])
-        position_of.append(len(tasks))
-        tasks.append(Task("compute", str(node.device), "compute", tuple(after)))
-        # The operands are added up, the sum is divided by their number, and multiplied.
+                after.append(len(tasks))
+                tasks.append(Task("copy", device, "copy", (source,)))
+                operations.append(1)
+        task_of_node.append(len(tasks))
+        tasks.append(Task("compute", device, "compute", tuple(after)))
+        # A node adds up its operands, divides the sum by their number, and multiplies.
         additions = max(0, len(node.after) - 1)
         operations.append(additions + 1 + node.products)
     return tasks, operations

@@ -1,9 +1,9 @@
-"""The order of tasks in a recorded repetition: did each begin after all that it depends on had
-ended, and which ran beside another device's?
+"""The order of tasks in a recorded repetition: dependencies that were broken, and tasks that ran
+beside another device's.
 
-A profiler records operations and not tasks. Here the tasks of each device form a chain, in which
-each has a known number of operations, so a device's operations, in the order of their start, are
-those of its tasks. That leaves the copies to a device, which may overtake each other.
+A profiler records operations and not tasks. A device computes its tasks one after the other, and
+each task has a known number of operations, so the operations can be assigned to tasks in the order
+of their start. Only copies to a device may overtake each other.
 """
 
 from collections import defaultdict
@@ -22,9 +22,9 @@ from parallel_core.experiments.runner.tallies import (
 from parallel_core.measurement.task_graph import Task
 
 ANY = 1e-9
-"""A share that any count but 0 exceeds."""
+"""A share that every count above 0 exceeds."""
 Lane = tuple[str, str]
-"""A kind of operation, and the device that does it."""
+"""A kind of operation, and the device that runs it."""
 
 
 class Extent(NamedTuple):
@@ -37,11 +37,10 @@ class Extent(NamedTuple):
 def broken_dependencies(
     tasks: Sequence[Task], operations: Sequence[int], repetition: Repetition
 ) -> Tally:
-    """Count the dependencies that were broken: what needs a value began before its task had ended.
+    """Count the broken dependencies: an operation began before the task it needs had ended.
 
-    A task first adds up what it depends on, one after the other, and a framework may begin as soon
-    as the first two are there. The tasks' devices are their numbers, and `operations` how many
-    operations each task has. Nothing is counted if the repetition has others than these.
+    `operations` are the numbers of operations of the tasks. Nothing is counted if the repetition
+    has other operations than these.
     """
     extents = _extents(tasks, operations, repetition)
     if not extents:
@@ -49,9 +48,12 @@ def broken_dependencies(
     broken = dependencies = 0
     for position, task in enumerate(tasks):
         for number, earlier in enumerate(task.after):
-            addition = max(0, number - 1)
+            # A task adds up its operands one by one. The first addition needs operands 0 and 1, the
+            # next one operand 2, and so on.
+            operation = max(0, number - 1)
+            began = extents[position].starts[operation]
             dependencies += 1
-            if extents[position].starts[addition] < extents[earlier].end:
+            if began < extents[earlier].end:
                 broken += 1
     return Tally(broken, dependencies)
 
@@ -59,36 +61,48 @@ def broken_dependencies(
 def _extents(
     tasks: Sequence[Task], operations: Sequence[int], repetition: Repetition
 ) -> dict[int, Extent]:
-    """Return when each task ran, by its position; empty if the operations are not the tasks'."""
+    """Return when each task ran, by the task's position.
+
+    Nothing is returned if a lane has another number of operations than its tasks have.
+    """
     names = sorted({span.device for span in repetition.operations})
-    # Without queues all may run on the calling thread, whose device has one name.
+    # Without queues all operations may run on the calling thread, whose device has one name.
     on_one_thread = len(names) == 1
-    spans_of: dict[Lane, list[Span]] = defaultdict(list)
+    spans_by_lane: dict[Lane, list[Span]] = defaultdict(list)
     for span in repetition.operations:
         number = 0 if on_one_thread else names.index(span.device)
-        spans_of[span.kind, str(number)].append(span)
-    tasks_of: dict[Lane, list[int]] = defaultdict(list)
+        spans_by_lane[span.kind, str(number)].append(span)
+    tasks_by_lane: dict[Lane, list[int]] = defaultdict(list)
     for position, task in enumerate(tasks):
         device = "0" if on_one_thread else task.device
-        tasks_of[task.kind, device].append(position)
-    expected = {
-        lane: sum(operations[position] for position in positions)
-        for lane, positions in tasks_of.items()
-    }
-    if expected != {lane: len(spans) for lane, spans in spans_of.items()}:
+        tasks_by_lane[task.kind, device].append(position)
+    expected_counts = {}
+    for lane, positions in tasks_by_lane.items():
+        expected_counts[lane] = sum(operations[position] for position in positions)
+    recorded_counts = {lane: len(spans) for lane, spans in spans_by_lane.items()}
+    if recorded_counts != expected_counts:
         return {}
 
     extents: dict[int, Extent] = {}
-    # What is copied has to be known first.
-    for lane in sorted(tasks_of, key=lambda lane: lane[0] == "copy"):
-        positions = tasks_of[lane]
-        if lane[0] == "copy":
-            # The copy whose source was there first began first.
-            positions = sorted(positions, key=lambda copy: extents[tasks[copy].after[0]].end)
-        spans = iter(spans_of[lane])
+
+    def source_end(copy: int) -> int:
+        source = tasks[copy].after[0]
+        return extents[source].end
+
+    def is_of_copies(lane: Lane) -> bool:
+        return lane[0] == "copy"
+
+    # The ends of computations come first, for the order of copies follows from them.
+    for lane in sorted(tasks_by_lane, key=is_of_copies):
+        positions = tasks_by_lane[lane]
+        if is_of_copies(lane):
+            # The copy whose source ended first began first.
+            positions = sorted(positions, key=source_end)
+        spans = iter(spans_by_lane[lane])
         for position in positions:
-            of_task = [next(spans) for _ in range(operations[position])]
-            extents[position] = Extent([span.start for span in of_task], of_task[-1].end)
+            spans_of_task = [next(spans) for _ in range(operations[position])]
+            starts = [span.start for span in spans_of_task]
+            extents[position] = Extent(starts, spans_of_task[-1].end)
     return extents
 
 

@@ -28,7 +28,7 @@ parts that share caches and memory slow each other down, and threads that spin w
 as working.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -39,7 +39,7 @@ import numpy as np
 
 from backends import Array, Device
 from backends.profiling import Span
-from parallel_core.experiments import copying, works
+from parallel_core.experiments import copying, workloads
 from parallel_core.experiments.runner.changes import (
     LESS_NOISE,
     MORE_CORES_OR_GPUS,
@@ -53,21 +53,23 @@ from parallel_core.experiments.runner.formulas import Times, Values
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.tallies import Repetition, Tally, copied_beside_computation
 from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, measure
 from parallel_core.system.machine import usable_cores
 
 BOTH_WAYS, TOGETHER = "copies both ways", "all at once"
 LEAST = 0.01
-"""The share of the parts' times below which saving is as good as nothing."""
+"""The smallest share of the parts' added times that counts as a saving."""
 
 
 def other_device(trial: Trial) -> Device:
-    """Return the second device; raises RequestError if there is none."""
+    """Return the second device; raises RequestError if there is only one."""
     trial.refuse_single_device("three-way", "copies between devices")
     return trial.devices[1]
 
 
-# Three parts, all at once in turn if nothing overlaps, and four works as one unit.
+# A round times three parts, all at once (as long as they in turn if nothing overlaps), and four
+# works as one unit.
 SIZE, PRODUCTS, COPIES = copying.chosen_to_copy(other_device, 11)
 
 
@@ -83,7 +85,7 @@ def program(
     matrices, computing, sending, results, buffers = [], [], [], [], []
     for seed, (device, destination) in enumerate(zip(devices, destinations, strict=True)):
         matrix = trial.normal(size, device, seed)
-        multiplying = works.multiplications(trial, matrix, products, device)
+        multiplying = workloads.multiplications(trial, matrix, products, device)
         earlier = multiplying.launch()
         received = copying.buffers_in_turn(trial, size, destination)
         copies_of_results = copying.copies_of(trial, earlier, destination, received, copies, device)
@@ -97,47 +99,69 @@ def program(
         f"products on {devices[1]}": computing[1:],
         BOTH_WAYS: sending,
     }
-    # By the seconds that a part took, those that the process worked on its cores meanwhile.
-    worked: dict[str, dict[float, float]] = {name: {} for name in parts}
-
-    def take(name: str) -> Timing:
-        before = process_time()
-        timing = measure(trial.backend, lambda: [work.launch() for work in parts[name]])
-        _, done = timing
-        worked[name][done] = process_time() - before
-        return timing
-
-    for name, part_works in parts.items():
-        trial.time(name, *part_works, take=partial(take, name))
+    part_clock = PartClock(trial, parts)
+    for name, works in parts.items():
+        trial.time(name, *works, take=partial(part_clock.take, name))
     together = Work(lambda: all_at_once(trial, matrices, results, buffers, copies))
     trial.time(TOGETHER, together, parts=parts, bare=(*computing, *sending), hides=BOTH_WAYS)
-    if larger_size := works.larger_size_to_count(trial, TOGETHER, size):
+    if larger_size := workloads.larger_size_to_count(trial, TOGETHER, size):
         count_larger(trial, products, larger_size)
     cases = trial.run()
     copying.note_issuing(trial, BOTH_WAYS)
-    core_seconds = 0.0
+
     # GPUs work without the cores.
-    if all(device.kind == "cpu" for device in devices):
-        for name in parts:
-            # Of the rounds that count.
-            core_seconds += median(worked[name][seconds] for seconds in cases[name].seconds)
-    share = core_seconds / usable_cores() / sum(cases[name].median for name in parts)
-    trial.found_by(ON_CORES.name, partial(possible, on_cores=share), is_ratio=False)
-    fresh = [
+    are_cpus = all(device.kind == "cpu" for device in devices)
+    core_seconds = part_clock.core_seconds(cases) if are_cpus else 0.0
+    seconds_of_parts = sum(cases[name].median for name in parts)
+    on_cores = core_seconds / usable_cores() / seconds_of_parts
+    trial.found_by(ON_CORES.name, partial(possible, on_cores=on_cores), is_ratio=False)
+
+    fresh_buffers = [
         copying.buffers_for(trial, size, destination, products) for destination in destinations
     ]
-    multiplied = all_at_once(trial, matrices, results, fresh, 1)
-    for number, matrix in enumerate(map(trial.backend.to_numpy, matrices)):
-        computed = [*multiplied[number::2], *fresh[number]]
-        trial.check("products or copies", computed, [matrix @ matrix] * 2 * products)
+    multiplied = all_at_once(trial, matrices, results, fresh_buffers, 1)
+    for number, matrix in enumerate(matrices):
+        a = trial.backend.to_numpy(matrix)
+        # Products of the two devices alternate.
+        computed = [*multiplied[number::2], *fresh_buffers[number]]
+        trial.check("products or copies", computed, [a @ a] * 2 * products)
+
+
+class PartClock:
+    """A clock of parts that also measures how long the process worked on its cores meanwhile."""
+
+    def __init__(self, trial: Trial, parts: Mapping[str, Sequence[Work]]) -> None:
+        self._trial = trial
+        self._parts = parts
+        self._core_seconds: dict[str, dict[float, float]] = {name: {} for name in parts}
+        """By part, the seconds on the cores in each timing, by the seconds that the timing took."""
+
+    def take(self, name: str) -> Timing:
+        """Time the works of a part together."""
+        before = process_time()
+        works = self._parts[name]
+        timing = measure(self._trial.backend, lambda: [work.launch() for work in works])
+        _, seconds = timing
+        self._core_seconds[name][seconds] = process_time() - before
+        return timing
+
+    def core_seconds(self, cases: Mapping[str, Case]) -> float:
+        """Return the seconds on the cores that all parts take together: the sum of medians.
+
+        They are those of the rounds that the cases kept.
+        """
+        total = 0.0
+        for name, by_seconds in self._core_seconds.items():
+            total += median(by_seconds[seconds] for seconds in cases[name].seconds)
+        return total
 
 
 def count_larger(trial: Trial, products: int, size: int) -> None:
     """Let larger matrices than those that are timed be multiplied and copied for the counts."""
     first, second = trial.devices[0], other_device(trial)
     matrices = [trial.normal(size, device) for device in (first, second)]
-    results = [list(works.multiplied(trial, x, products)) for x in matrices]
-    buffers = [copying.buffers_in_turn(trial, size, there) for there in (second, first)]
+    results = [list(workloads.multiplied(trial, x, products)) for x in matrices]
+    buffers = [copying.buffers_in_turn(trial, size, device) for device in (second, first)]
     copies = copying.copies_to_hide(trial, second, size).value
     trial.count_as(TOGETHER, lambda: all_at_once(trial, matrices, results, buffers, copies))
 
@@ -149,38 +173,39 @@ def all_at_once(
     buffers: list[list[Array]],
     copies: int,
 ) -> list[Array]:
-    """Launch, alternately, a multiplication on each device and the copies of an earlier result.
+    """Launch, in turn, a multiplication on each device and the copies of an earlier result to the
+    other device.
 
-    Each device's results are copied to the other one. The products are returned.
+    Returns the products of the two devices in turn.
     """
     products: list[Array] = []
     destinations = trial.devices[1::-1]
     for index in range(len(results[0])):
         for number, destination in enumerate(destinations):
-            products += works.multiplied(trial, matrices[number])
+            products += workloads.multiplied(trial, matrices[number])
             earlier = results[number][index]
             copying.copy_in_turn(trial, buffers[number], index, earlier, destination, copies)
     return products
 
 
 def possible(times: Times, on_cores: float = 0.0) -> Values:
-    """Return the share of the parts' times that can be saved at most.
+    """Return the largest share of the parts' added times that doing all at once can save.
 
-    `on_cores` is the share of them during which the cores work for the parts.
+    `on_cores` is the cores' work for the parts, as a share of the added times.
     """
-    parts = times.parts(TOGETHER)
-    one_after_the_other = sum(parts)
-    longest = np.maximum.reduce(parts)
-    # What the cores work for the parts drifts as the parts do.
-    least = np.maximum(longest, on_cores * one_after_the_other)
-    return 1 - least / one_after_the_other
+    seconds_of_parts = times.parts(TOGETHER)
+    in_turn = sum(seconds_of_parts)
+    longest = np.maximum.reduce(seconds_of_parts)
+    # The cores' work is a share, because it drifts as the times of the parts do.
+    least = np.maximum(longest, on_cores * in_turn)
+    return 1 - least / in_turn
 
 
 def computed_while_copied_both_ways(repetition: Repetition) -> Tally:
     """Count the computations during which copies in two directions ran at the same time.
 
     Nothing is counted unless the profiler recorded as many copies as were launched: JAX's records
-    some twice, and which way they go is not known.
+    some copies twice, and does not tell their direction.
     """
     computations, copies = repetition.of_kind("compute"), repetition.of_kind("copy")
     launched = [call for call in repetition.launches if call.name.startswith("copy_to")]
@@ -188,27 +213,28 @@ def computed_while_copied_both_ways(repetition: Repetition) -> Tally:
         return Tally(0, 0)
     moments = moments_of_both_ways(copies)
     beside = 0
-    for span in computations:
-        if any(start < span.end and span.start < end for start, end in moments):
+    for computation in computations:
+        if any(start < computation.end and computation.start < end for start, end in moments):
             beside += 1
     return Tally(beside, len(computations))
 
 
 def moments_of_both_ways(copies: Sequence[Span]) -> list[tuple[int, int]]:
-    """Return when copies in different directions ran at the same time, from start to end.
+    """Return the (start, end) of moments at which copies in different directions ran.
 
-    A CPU's copies are on the device that they go to; a GPU's are on it in either direction, and
-    their names differ.
+    A copy between CPUs is recorded on its destination. A copy from or to a GPU is recorded on the
+    GPU, and its name tells the direction.
     """
     moments: list[tuple[int, int]] = []
-    running_until: dict[tuple[str, str], int] = {}
+    end_by_direction: dict[tuple[str, str], int] = {}
     for copy in copies:
         direction = copy.device, copy.name
-        # Copies are in the order of their start, so these began before.
-        for other_direction, end in running_until.items():
+        # Copies are in the order of their start: those of `end_by_direction` began before this one.
+        for other_direction, end in end_by_direction.items():
             if other_direction != direction and end > copy.start:
                 moments.append((copy.start, min(copy.end, end)))
-        running_until[direction] = max(copy.end, running_until.get(direction, 0))
+        earlier_end = end_by_direction.get(direction, 0)
+        end_by_direction[direction] = max(copy.end, earlier_end)
     return moments
 
 
@@ -261,10 +287,13 @@ A_WAY_BESIDE = Count(
 
 
 def has_one_worker_for_both(answered: Answered) -> bool:
-    """Return whether a second worker could copy to a device while the first one computes."""
-    backend, meaning = answered.result.backend, answered.result.bands.get(BOTH_WAYS_BESIDE.name)
-    one_worker = backend["engine"] == "async" and backend["workers_per_device"] == 1
-    return one_worker and meaning == "serial" and not answered.on_gpus
+    """Return whether copies and computations took turns because each CPU device has one worker."""
+    if answered.on_gpus:
+        return False
+    backend = answered.result.backend
+    has_one_worker = backend["engine"] == "async" and backend["workers_per_device"] == 1
+    took_turns = answered.result.bands.get(BOTH_WAYS_BESIDE.name) == "serial"
+    return has_one_worker and took_turns
 
 
 EXPERIMENT = Experiment(

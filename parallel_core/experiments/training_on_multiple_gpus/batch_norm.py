@@ -52,7 +52,7 @@ from parallel_core.experiments.training_steps import (
     swept,
     time_steps_in_a_row,
 )
-from parallel_core.experiments.works import Program, geometric, record
+from parallel_core.experiments.workloads import Program, geometric, record
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.sweep import Curves

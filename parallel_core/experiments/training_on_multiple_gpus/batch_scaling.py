@@ -38,7 +38,7 @@ from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE
 from parallel_core.experiments.training_steps import FIXED, SCALED, case_name, plans
-from parallel_core.experiments.works import works_of_step
+from parallel_core.experiments.workloads import units_of_step
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.errors import RequestError
@@ -88,7 +88,7 @@ def program(
         settings = Settings(1, batch, limit=taken, seed=seed)
         params = training_steps.placed(trial.backend, initial_parameters(seed), count)
         take = partial(training_steps.time_steps, trial.backend, params, data, settings)
-        bare = works_of_step(
+        bare = units_of_step(
             trial.backend, training_steps.one_step(count, data, settings), times=taken
         )
         trial.time(case_name(kind, count, total), take=take, bare=bare)

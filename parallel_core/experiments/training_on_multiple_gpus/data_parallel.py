@@ -48,7 +48,7 @@ from parallel_core.experiments.training_on_multiple_gpus.process_scaling import 
     of_first,
 )
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE, EARLY
-from parallel_core.experiments.works import BESIDE, price_of_overlap
+from parallel_core.experiments.workloads import BESIDE, price_of_overlap
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.machine import sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings, steps_of

@@ -52,7 +52,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gaine
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.experiments.training_steps import counted_devices, enlarged_start, placed
-from parallel_core.experiments.works import doublings, works_of_step
+from parallel_core.experiments.workloads import doublings, units_of_step
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves
@@ -123,7 +123,7 @@ def program(
         return launch_counts(backend, placed(backend, parameters, count), timed, count * batch_size)
 
     for count in counts:
-        bare = works_of_step(backend, partial(launch_on, count))
+        bare = units_of_step(backend, partial(launch_on, count))
         take = partial(evaluated, backend, params[count], timed, batch_size)
         trial.time(counted_devices(count), take=take, bare=bare)
     cases = trial.run(TIMED_SHARE)

@@ -343,7 +343,7 @@ def test_it_is_listed_behind_its_chapter_s_others() -> None:
     assert "one-sum How long does one sum take? Training on Multiple GPUs" in output_of("list")
     names = list(EXPERIMENTS)
     assert names[names.index("one-sum") - 1 :][:3:2] == ["graph", "data-parallel"]
-    for name in ("works", "layered-graphs", "scheduling", "one_sum", "", "overlap.program"):
+    for name in ("workloads", "layered-graphs", "scheduling", "one_sum", "", "overlap.program"):
         assert name not in EXPERIMENTS
     with pytest.raises(AttributeError, match="has no attribute 'run_scheduling'"):
         parallel_core.run_scheduling  # noqa: B018

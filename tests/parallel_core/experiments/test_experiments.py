@@ -21,7 +21,7 @@ from backends import Backend
 from backends.arrays import tree_map
 from backends.numpy import ops
 from parallel_core import RequestError, Result
-from parallel_core.experiments import EXPERIMENTS, copying, works
+from parallel_core.experiments import EXPERIMENTS, copying, workloads
 from parallel_core.experiments.asynchronous_computation import barriers, increments
 from parallel_core.experiments.automatic_parallelism import dependencies, small_ops
 from parallel_core.experiments.runner.trial import Trial
@@ -172,7 +172,7 @@ def test_a_single_device_is_measured_or_refused(load: Callable[[int], Backend], 
 def test_sizes_are_chosen_when_none_is_given(
     backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = {works: "RUN_SECONDS", copying: "COPYING_SECONDS", barriers: "TARGET_SECONDS"}
+    seconds = {workloads: "RUN_SECONDS", copying: "COPYING_SECONDS", barriers: "TARGET_SECONDS"}
     for module, constant in (seconds | {dependencies: "MULTIPLICATION_SECONDS"}).items():
         monkeypatch.setattr(module, constant, 1e-3)
     experiment = EXPERIMENTS[name]
@@ -211,9 +211,9 @@ def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
         # Five products of the size that is probed take a thousandth of a second each.
-        patched.setattr(works, "measure", lambda *_: (0.005, 0.005))
-        size = works.size_up_to(Trial(backends.load("numpy", 1), {}), seconds, wanted).value
-    of_one = 0.001 / works.PROBED_SIZE**3
+        patched.setattr(workloads, "measure", lambda *_: (0.005, 0.005))
+        size = workloads.size_up_to(Trial(backends.load("numpy", 1), {}), seconds, wanted).value
+    of_one = 0.001 / workloads.PROBED_SIZE**3
     assert size <= max(wanted, 8)
     assert size == wanted or (
         size % 8 == 0 and (size == 8 or size**3 * of_one <= seconds < wanted**3 * of_one)

@@ -18,7 +18,7 @@ from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.training_on_multiple_gpus import process_scaling as scaling
 from parallel_core.experiments.training_steps import add_case_of_epochs, time_units
-from parallel_core.experiments.works import BESIDE, works_of_step
+from parallel_core.experiments.workloads import BESIDE, units_of_step
 from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.timing import repeatable
@@ -49,7 +49,7 @@ def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None
         sums = backend.allreduce([a, b])
         backend.launch(add, y, sums[1])
 
-    works = works_of_step(recording, step, times=2)
+    works = units_of_step(recording, step, times=2)
     assert [work.times for work in works] == [2, 2]
     launched.clear()
     made = [recording.to_numpy(work.launch()) for work in works]

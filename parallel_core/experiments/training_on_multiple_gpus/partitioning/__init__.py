@@ -52,7 +52,7 @@ from parallel_core.experiments.training_steps import (
     swept,
     time_steps_in_a_row,
 )
-from parallel_core.experiments.works import geometric, record
+from parallel_core.experiments.workloads import geometric, record
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import crossings, without_loads
 from parallel_core.system.errors import RequestError

@@ -22,7 +22,7 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning.network im
     forward,
 )
 from parallel_core.experiments.training_steps import Parameters, Strategy
-from parallel_core.experiments.works import pull_back
+from parallel_core.experiments.workloads import pull_back
 
 
 def _place_blocks(backend: Backend, parameters: Parameters) -> Array:

@@ -23,7 +23,7 @@ from parallel_core.experiments.training_steps import (
     placed,
     step_by,
 )
-from parallel_core.experiments.works import dense, hidden
+from parallel_core.experiments.workloads import dense, hidden
 
 Layers: TypeAlias = Sequence[Callable[[Ops, Array, Array], Array]]
 """Each a function (ops, (weight, bias), x) -> its result."""

@@ -16,7 +16,7 @@ from backends import Array, Backend, Device, Ops
 from backends.arrays import row_ranges
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import LAYERS, forward
 from parallel_core.experiments.training_steps import Parameters, Strategy
-from parallel_core.experiments.works import pull_back
+from parallel_core.experiments.workloads import pull_back
 
 
 def network_partitioning(micro_batches: int) -> Strategy:

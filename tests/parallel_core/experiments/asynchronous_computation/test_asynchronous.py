@@ -17,7 +17,7 @@ import parallel_core
 from backends import Backend, Device
 from backends.arrays import tree_leaves
 from backends.devices import DeviceKind
-from parallel_core.experiments import EXPERIMENTS, works
+from parallel_core.experiments import EXPERIMENTS, workloads
 from parallel_core.experiments.asynchronous_computation import (
     barriers,
     cost_model,
@@ -82,7 +82,7 @@ def test_increments_are_queued_behind_multiplications_if_there_is_a_queue(
     monkeypatch.setattr(increments, "RECORDED_INCREMENTS", 100)
     backend = load_any(1)
     trial = Trial(backend, {})
-    x, matrix = works.ones(trial, trial.devices[0], 2), trial.normal(256, trial.devices[0])
+    x, matrix = workloads.ones(trial, trial.devices[0], 2), trial.normal(256, trial.devices[0])
     launch = partial(increments.launch_behind_multiplications, trial, x, matrix)
     declared = (increments.UNFINISHED, increments.MOST_UNFINISHED)
     takes = {increments.BEHIND: partial(measure, backend, launch)}
@@ -131,8 +131,8 @@ def test_what_is_compiled_makes_increments_as_units_that_keep_each(
     load_any: Callable[[int], Backend],
 ) -> None:
     trial = Trial(load_any(1), {})
-    x = works.ones(trial, trial.devices[0])
-    once = works.increments(trial, x, 7, trial.devices[0])
+    x = workloads.ones(trial, trial.devices[0])
+    once = workloads.increments(trial, x, 7, trial.devices[0])
     (made,) = tree_leaves(
         trial.backend.to_numpy(increments.in_one_launch(trial, x, once, 7).launch())
     )
@@ -307,7 +307,7 @@ def point(
 
 @given(st.floats(2.001, 2**19 - 1), st.floats(1e-7, 1e-3))
 def test_the_regimes_meet_where_both_take_equally_long(met: float, t1: float) -> None:
-    points = [point(size, t1, t1 * size / met) for size in works.geometric(2, 2**19, 4)]
+    points = [point(size, t1, t1 * size / met) for size in workloads.geometric(2, 2**19, 4)]
     assert crossing(points) == pytest.approx(met, rel=1e-6)
     # Measured is the longer of both, so a straight line between logarithms is at its most wrong
     # near the bend.

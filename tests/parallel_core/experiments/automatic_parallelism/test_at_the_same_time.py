@@ -15,7 +15,7 @@ import parallel_core
 from backends import Backend
 from backends.errors import BackendError
 from parallel_core import Case, RequestError, Result
-from parallel_core.experiments import EXPERIMENTS, works
+from parallel_core.experiments import EXPERIMENTS, workloads
 from parallel_core.experiments.automatic_parallelism import small_ops
 from parallel_core.experiments.automatic_parallelism.parallel import filling_size, share_a_gpu
 from parallel_core.experiments.runner import trial as trials
@@ -299,5 +299,5 @@ def test_a_multiplication_fills_a_device_from_where_it_is_about_as_fast_as_any(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Launching takes as long as multiplying 700 x 700.
-    monkeypatch.setattr(works, "seconds_of_one", lambda _, size: size**3 + 700**3)
+    monkeypatch.setattr(workloads, "seconds_of_one", lambda _, size: size**3 + 700**3)
     assert filling_size(trial()) == 2048

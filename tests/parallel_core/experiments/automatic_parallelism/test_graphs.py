@@ -28,7 +28,7 @@ from parallel_core.experiments.automatic_parallelism.graph import mlp
 from parallel_core.experiments.runner.formulas import Times
 from parallel_core.experiments.runner.tallies import Repetition, repetition_of
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import record
+from parallel_core.experiments.workloads import record
 from parallel_core.measurement import timing
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Counted

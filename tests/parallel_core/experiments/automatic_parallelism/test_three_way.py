@@ -9,7 +9,7 @@ import pytest
 import parallel_core
 from backends import Backend
 from backends.profiling import Span
-from parallel_core.experiments import copying, works
+from parallel_core.experiments import copying, workloads
 from parallel_core.experiments.automatic_parallelism import three_way
 from parallel_core.experiments.runner.formulas import interval_of
 from parallel_core.experiments.runner.tallies import repetition_of
@@ -72,7 +72,7 @@ def test_earlier_results_travel_to_the_other_device(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     went: list[tuple[object, object]] = []
-    monkeypatch.setattr(works, "multiplied", lambda *_: [])
+    monkeypatch.setattr(workloads, "multiplied", lambda *_: [])
     monkeypatch.setattr(copying, "copy_in_turn", lambda *args: went.append((args[3], args[4])))
     results, buffers = [["first"] * 50, ["second"] * 50], [[None] * 50, [None] * 50]
     three_way.all_at_once(Trial(backend, {}), [None, None], results, buffers, 1)

@@ -12,7 +12,7 @@ import backends
 from backends import Backend
 from parallel_core import Case, Result, run_parallel
 from parallel_core.comparison.cells import Cell
-from parallel_core.experiments import EXPERIMENTS, works
+from parallel_core.experiments import EXPERIMENTS, workloads
 from parallel_core.experiments.automatic_parallelism import parallel
 from parallel_core.experiments.runner import declaration, parameters
 from parallel_core.experiments.runner import trial as runner_trial
@@ -48,7 +48,7 @@ def test_what_was_chosen_in_the_quietest_moment_counts(
     )
     monkeypatch.setattr(parameters, "watched", lambda *_: watch(others_share=next(taken)))
     sizes = iter((8, 16, 24))
-    monkeypatch.setattr("parallel_core.experiments.works.size_for", lambda *_: next(sizes))
+    monkeypatch.setattr("parallel_core.experiments.workloads.size_for", lambda *_: next(sizes))
     assert run_twice(numpy).parameters["size"] == 16
     assert next(taken, None) is None
 
@@ -58,13 +58,13 @@ def test_a_chosen_size_is_counted_with_matrices_that_outlast_turns_on_a_core(
     numpy: Backend, monkeypatch: pytest.MonkeyPatch, chosen_by: dict[str, str], counted: int
 ) -> None:
     sides: list[int] = []
-    multiply_some = works.multiplied
+    multiply_some = workloads.multiplied
 
     def multiplied(trial: Trial, x: np.ndarray, count: int = 1) -> tuple[np.ndarray, ...]:
         sides.append(len(x))
         return multiply_some(trial, x, count)
 
-    monkeypatch.setattr(works, "multiplied", multiplied)
+    monkeypatch.setattr(workloads, "multiplied", multiplied)
     trial = Trial(numpy, {}, counted=[parallel.TOGETHER])
     trial.described["chosen_by"] = chosen_by
     parallel.program(trial, 64)
@@ -96,7 +96,7 @@ def test_a_run_that_was_too_large_starts_again_with_less_unless_its_size_is_give
             raise TooSlowError(1e6)
         return timing.interleave(*args, **options)
 
-    monkeypatch.setattr("parallel_core.experiments.works.size_for", lambda *_: 24)
+    monkeypatch.setattr("parallel_core.experiments.workloads.size_for", lambda *_: 24)
     monkeypatch.setattr(runner_trial, "interleave", interleave)
     smaller = run_twice(numpy)
     assert (smaller.parameters["size"], smaller.chosen_by) == (8, {"size": "rounds"})

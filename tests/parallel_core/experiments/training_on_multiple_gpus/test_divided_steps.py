@@ -25,7 +25,7 @@ from parallel_core.experiments.training_on_multiple_gpus.batch_norm import (
 )
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import network, strategies
 from parallel_core.experiments.training_steps import Batch, Strategy
-from parallel_core.experiments.works import record
+from parallel_core.experiments.workloads import record
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.task_graph import Task, crossings, without_loads
 

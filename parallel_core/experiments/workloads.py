@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backends import Array, Backend, Device, Ops
+from parallel_core.experiments.runner.formulas import Times, Values
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.parameters import Choice
 from parallel_core.experiments.runner.trial import Trial, Work
@@ -27,46 +28,48 @@ from parallel_core.measurement.timing import Timing, measure
 MULTIPLICATIONS = 25
 """The multiplications on a device at the most: engines bound what may be in flight, JAX to 32."""
 RUN_SECONDS = 0.2
-"""The seconds that a device takes for them with a chosen size, about."""
+"""About how many seconds a device takes for all multiplications of a chosen size."""
 ROUNDS_SHARE = 0.6
-"""The share of the budget into which the fewest rounds fit.
+"""The share of the budget into which the fewest rounds must fit.
 
-Choosing and checking take time too, and rounds vary.
+The rest is for choosing sizes, checking values, and rounds that take longer than others.
 """
 MOST_IN_UNIT = 500
-"""Operations in one unit at the most.
+"""The most operations in one unit.
 
-A framework may take milliseconds for each to make a unit of them.
+To compile a unit, a framework may take milliseconds for each of its operations.
 """
-PROBED_SIZE, PROBED, PROBES = 256, 5, 8
-"""The size, the multiplications and the tries from which a size is chosen."""
+PROBED_SIZE, PROBED_MULTIPLICATIONS, PROBES = 256, 5, 8
+"""A size is chosen from 8 timings of 5 multiplications; `size_up_to` takes this size for them."""
 FEW_PROBES = 3
-"""The tries where they take long."""
+"""The number of timings if they take long."""
 BESIDE = "multiplications beside the rest"
 LARGEST_SIZE = 8192
 COUNTED_SIZE = 640
-"""The smallest side of matrices whose multiplications are counted on CPUs, unless it is given.
+"""The smallest side of matrices whose multiplications are counted on CPUs, unless the user gives a
+size.
 
-Each takes longer than the turns, some milliseconds long, in which programs share a core. Of shorter
-ones several are done in one turn, as if the other device or the copies had waited.
+Programs share a core in turns of some milliseconds, and a multiplication of this size takes longer
+than a turn. Several shorter ones would be done in one turn, as if another device had waited.
 """
 MOST_CALLS = 1000
-"""How many calls on one element tell what one costs."""
+"""The number of calls on one element from which the cost of a call is found, at the most."""
 FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
-"""How often everything is timed at the least for a verdict: a warm-up, and the fewest rounds."""
+"""The fewest timings of a case that allow a verdict: a warm-up, and the fewest rounds."""
 
 
 def multiplied(trial: Trial, x: Array, count: int = 1) -> tuple[Array, ...]:
-    """Launch independent multiplications of a matrix with itself, on its device."""
-    return tuple(trial.backend.launch(trial.backend.ops.matmul, x, x) for _ in range(count))
+    """Launch `count` independent multiplications of a matrix with itself; return the products."""
+    matmul = trial.backend.ops.matmul
+    return tuple(trial.backend.launch(matmul, x, x) for _ in range(count))
 
 
 def multiplications(
     trial: Trial, x: Array, count: int = MULTIPLICATIONS, device: Device | None = None
 ) -> Work:
-    """Multiply a matrix with itself `count` times, independently: the book's `run`.
+    """Make the work that multiplies a matrix with itself `count` times: the book's `run`.
 
-    What their calls take by themselves is timed on the device, if it is given.
+    If a device is given, calls on one element there show what the calls alone cost.
     """
     matmul = trial.backend.ops.matmul
 
@@ -77,7 +80,7 @@ def multiplications(
 
 
 def ones(trial: Trial, device: Device, count: int = 1) -> Array:
-    """Load a row of ones; what an operation takes on a single one is overhead."""
+    """Load a row of `count` ones; the time of an operation on a single one is overhead."""
     return trial.backend.asarray(np.ones((1, count), dtype=np.float32), device)
 
 
@@ -89,16 +92,19 @@ def _repeated(
     count: int,
     device: Device | None,
 ) -> Work:
-    """Launch `count` operations on a value; with a device, their calls on one element too.
+    """Make the work of `count` operations on `x`; with a device, also their calls on one element.
 
-    `unit_of` returns the function of a number of operations that is made a unit.
+    `launched(trial, x, count)` launches the operations one by one. `unit_of(length)` returns a
+    function that does `length` of them, and can be made a unit.
     """
     work = _with_units(trial, launched, unit_of, x, count)
     if device is None:
         return work
-    few = min(count, MOST_CALLS)
-    calls = _with_units(trial, launched, unit_of, ones(trial, device), few)
-    return replace(work, calls=replace(calls, times=count / few))
+    element = ones(trial, device)
+    timed_calls = min(count, MOST_CALLS)
+    calls = _with_units(trial, launched, unit_of, element, timed_calls)
+    calls = replace(calls, times=count / timed_calls)
+    return replace(work, calls=calls)
 
 
 def _with_units(
@@ -108,6 +114,7 @@ def _with_units(
     x: Array,
     count: int,
 ) -> Work:
+    """Make the work of `count` operations on `x`, with units of at most `MOST_IN_UNIT` of them."""
     backend = trial.backend
     lengths = [min(MOST_IN_UNIT, count - start) for start in range(0, count, MOST_IN_UNIT)]
     units = {length: backend.ops.as_unit(unit_of(length)) for length in set(lengths)}
@@ -118,38 +125,37 @@ def _with_units(
     return Work(partial(launched, trial, x, count), launch_units)
 
 
-def seconds_of_one(trial: Trial, size: int, count: int = PROBED) -> float:
-    """Measure the seconds of one multiplication on the first device.
+def seconds_of_one(trial: Trial, size: int, count: int = PROBED_MULTIPLICATIONS) -> float:
+    """Measure the seconds of one multiplication on the first device, from launches of `count`.
 
-    That is the median of a few tries of `count`. Not the fastest: what is chosen by it must fit
-    into a budget on a busy machine too.
+    They are the median of a few timings and not the fastest: what is chosen by them must fit into
+    the budget on a busy machine too.
     """
     x = trial.normal(size, trial.devices[0])
-    # Compiles, and finds what only the first call needs.
+    # The first call compiles, and sets up what later calls find there.
     trial.backend.launch(trial.backend.ops.matmul, x, x)
     _, done = median_timing(trial, partial(multiplied, trial, x, count))
     return done / count
 
 
 def median_timing(trial: Trial, launch: Callable[[], object]) -> Timing:
-    """Return the medians of a few timings of a launch.
+    """Time a launch a few times; return the median seconds until it was issued, and until done.
 
-    Something like it has warmed up the devices.
+    The caller has warmed up the devices.
     """
     timings = [measure(trial.backend, launch) for _ in range(FEW_PROBES)]
     if sum(done for _, done in timings) < RUN_SECONDS / 2:
         timings += [measure(trial.backend, launch) for _ in range(PROBES - FEW_PROBES)]
-    return median(issued for issued, _ in timings), median(done for _, done in timings)
+    median_issued = median(issued for issued, _ in timings)
+    median_done = median(done for _, done in timings)
+    return median_issued, median_done
 
 
 def size_for(trial: Trial, seconds: float, count: int) -> int:
-    """Choose the size at which `count` multiplications take about these seconds on a device.
-
-    It is a multiple of 8.
-    """
+    """Choose the size, a multiple of 8, at which `count` multiplications take about `seconds`."""
     size = 128
-    # The time grows with the cube of the size, roughly; the second and third estimates correct the
-    # first.
+    # The time grows roughly with the cube of the size. The second and third estimates correct the
+    # first one.
     for estimate in range(3):
         tell("choosing a size", estimate / 3)
         factor = seconds / (count * seconds_of_one(trial, size))
@@ -159,21 +165,24 @@ def size_for(trial: Trial, seconds: float, count: int) -> int:
 
 
 def larger_size_to_count(trial: Trial, case: str, size: int) -> int | None:
-    """Return the side of the matrices with which a case is counted, if the run chose a `size` to
-    time it that is too small for that; else None.
+    """Return a larger size to count a case with, if the timed `size` is too small; else None.
+
+    The size is too small only if the run chose it itself, and the devices are CPUs.
     """
     if size >= COUNTED_SIZE or not trial.is_counted(case):
         return None
-    # On a GPU an operation is not interrupted by other programs.
+    # On a GPU other programs do not interrupt an operation.
     is_on_cpu = trial.devices[0].kind == "cpu"
     is_chosen = "size" in trial.described.get("chosen_by", {})
-    return COUNTED_SIZE if is_on_cpu and is_chosen else None
+    if is_on_cpu and is_chosen:
+        return COUNTED_SIZE
+    return None
 
 
 def time_of(trial: Trial, usual: float, timings: float) -> Choice:
-    """Choose the seconds of one of the timings of a round.
+    """Choose the seconds of one timing, if a round has `timings` of them.
 
-    They are the usual ones, or fewer for three rounds to fit.
+    They are the `usual` seconds, or fewer if the fewest rounds would not fit the budget.
     """
     allowed = ROUNDS_SHARE * trial.budget / FEWEST_TIMINGS / timings
     if usual <= allowed:
@@ -182,10 +191,9 @@ def time_of(trial: Trial, usual: float, timings: float) -> Choice:
 
 
 def size_for_run(trial: Trial, timings: float, share: float = 1.0) -> Choice:
-    """Choose the size with which the first device takes about 0.2 s for all multiplications.
+    """Choose the size at which the first device multiplies for about `share` of 0.2 s.
 
-    With a `share` it takes that share of it, and less if the fewest rounds of these timings would
-    not fit the budget.
+    The size is smaller if the fewest rounds, of `timings` each, would not fit the budget.
     """
     seconds = time_of(trial, share * RUN_SECONDS, timings)
     return Choice(size_for(trial, seconds.value, MULTIPLICATIONS), seconds.rule)
@@ -194,17 +202,19 @@ def size_for_run(trial: Trial, timings: float, share: float = 1.0) -> Choice:
 def size_up_to(trial: Trial, seconds: float, wanted: int) -> Choice:
     """Choose the wanted size, or the largest multiple of 8 that takes no longer than `seconds`."""
     tell("choosing a size", 0.0)
-    # Larger multiplications use a device better than these, so they take rather less than is
-    # foreseen.
+    # Larger multiplications use a device better than the probed ones, so they take rather less
+    # time than is predicted here.
     seconds_by_cube = seconds_of_one(trial, PROBED_SIZE) / PROBED_SIZE**3
-    largest = int((max(0.0, seconds) / seconds_by_cube) ** (1 / 3))
+    cube = max(0.0, seconds) / seconds_by_cube
+    largest = int(cube ** (1 / 3))
     if wanted <= largest:
         return Choice(wanted, "largest")
-    return Choice(max(8, largest // 8 * 8), "budget")
+    multiple_of_8 = largest // 8 * 8
+    return Choice(max(8, multiple_of_8), "budget")
 
 
 def geometric(first: int, last: int, factor: int = 2) -> tuple[int, ...]:
-    """Return `first`, and what follows from it by multiplying, up to `last`."""
+    """Return `first`, `first * factor`, `first * factor²`, … up to `last`."""
     numbers = [first]
     while numbers[-1] * factor <= last:
         numbers.append(numbers[-1] * factor)
@@ -212,27 +222,39 @@ def geometric(first: int, last: int, factor: int = 2) -> tuple[int, ...]:
 
 
 def doublings(last: int) -> tuple[int, ...]:
-    """Return 1, 2, 4, … up to a number, and that number itself."""
-    return tuple(sorted({*geometric(1, last), last}))
+    """Return the powers of two up to `last`, and `last` itself."""
+    numbers = geometric(1, last)
+    if numbers[-1] < last:
+        numbers += (last,)
+    return numbers
 
 
 def time_beside(trial: Trial, *works: Work) -> None:
-    """Register how long the first work's results take while the others go on.
+    """Register the case of waiting for the first work while the other works go on beside it.
 
-    That needs a queue.
+    Without a queue nothing is registered.
     """
     if trial.backend.engine == "async":
-        trial.time(BESIDE, *works, until=lambda launched: trial.backend.wait(launched[0]), bare=())
+
+        def wait_for_first(launched: list[Any]) -> None:
+            trial.backend.wait(launched[0])
+
+        trial.time(BESIDE, *works, until=wait_for_first, bare=())
 
 
 def price_of_overlap(together: str) -> Metric:
-    """Declare how much longer than the first part of a case its time beside other work is.
+    """Declare the metric of how much longer the first part of a case takes beside other work.
 
-    `time_beside` registers that time.
+    `together` is the name of the case; `time_beside` registers the time beside other work.
     """
+
+    def price(times: Times) -> Values:
+        alone = times.parts(together)[0]
+        return times[BESIDE] / alone - 1
+
     return Metric(
         "price_of_overlap",
-        lambda times: times[BESIDE] / times.parts(together)[0] - 1,
+        price,
         means="how much longer multiplications take while other work goes on: 0 is no longer than "
         "alone",
         limits=(-1.0, inf),
@@ -241,7 +263,7 @@ def price_of_overlap(together: str) -> Metric:
 
 
 def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:
-    """Multiply by a matrix `count` times, each multiplication after the one before."""
+    """Make the work that multiplies by a matrix `count` times, each time the product before."""
 
     def chain(multiply: Callable[[Array, Array], Array], x: Array) -> Array:
         y = x
@@ -256,21 +278,18 @@ def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:
 
 
 def incremented(trial: Trial, x: Array, count: int) -> Array:
-    """Launch `count` additions of 1 to an array, and return the last result.
-
-    Each makes a new array.
-    """
+    """Launch `count` additions of 1 to the same array, and return the last new array."""
     for _ in range(count):
         y = trial.backend.launch(trial.backend.ops.add, x, 1.0)
     return y
 
 
 def increments(trial: Trial, x: Array, count: int, device: Device) -> Work:
-    """Add 1 to an array on a device `count` times."""
+    """Make the work that adds 1 to an array on a device `count` times."""
     add = trial.backend.ops.add
 
     def chain(length: int) -> Callable[[Array], Array]:
-        # Each increments the one before, so that none has to be kept and none can be left out.
+        # Each addition takes the sum before, so that no sum is kept and none can be left out.
         def increment(y: Array) -> Array:
             for _ in range(length):
                 y = add(y, 1.0)
@@ -282,7 +301,7 @@ def increments(trial: Trial, x: Array, count: int, device: Device) -> Work:
 
 
 def dense(ops: Ops, parameters: Array, x: Array) -> Array:
-    """Multiply by the weight and add the bias."""
+    """Compute x · weight + bias."""
     weight, bias = parameters
     return ops.add(ops.matmul(x, weight), bias)
 
@@ -293,10 +312,10 @@ def hidden(ops: Ops, parameters: Array, x: Array) -> Array:
 
 
 def pull_back(ops: Ops, fn: Callable[..., Array]) -> Callable[..., Array]:
-    """Make the function (parameters, upstream, *rest) -> gradients of fn(parameters, *rest).
+    """Make the function (parameters, upstream, *rest) -> gradients by the parameters of `fn`.
 
-    `upstream` is the gradient by the function's result, which is computed again: nothing is kept
-    from the forward pass. The gradients are by the parameters.
+    `upstream` is the gradient by the result of fn(parameters, *rest). That result is computed
+    again: nothing is kept from the forward pass.
     """
 
     def inner_product(parameters: Array, upstream: Array, *rest: Array) -> Array:
@@ -318,26 +337,30 @@ class Program(NamedTuple):
 
 
 def record(backend: Backend, program: Program, one_by_one: bool = False) -> tuple[Task, ...]:
-    """Run a program and return what it did, the loading of its inputs included."""
+    """Run a program and return its tasks, including the loading of its inputs.
+
+    With `one_by_one` the recording waits for every task before the next one.
+    """
     recording = Recording(backend, one_by_one)
-    _kept = program.launch(recording)
+    _kept_until_recorded = program.launch(recording)
     return recording.tasks
 
 
-def works_of_step(
+def units_of_step(
     backend: Backend,
     step: Callable[[Backend], object],
     times: int = 1,
     as_unit: Callable[[Callable[..., Array]], Callable[..., Array]] = lambda compute: compute,
 ) -> list[Work]:
-    """Take a step once, and return each device's share of it as a unit.
+    """Take a step once on a recording, and return each device's share of the step as one unit.
 
-    The units are for a case that takes the step `times`. It is taken on a recording, and a unit
-    launches all that the step launched on a device again, as one function with the same arguments.
-    Copies and sums between devices are left out: they are exchange, and belong to the schedule. A
-    unit returns all that was launched, because a framework that compiles it leaves out what nobody
-    can see; what two launches have in common may be merged, unless `ops.as_unit` is given. MXNet
-    has no graph of gradients, and queues a unit's operators one by one.
+    The units are for a case that takes the step `times`. A unit repeats all launches of the step on
+    a device, as one function with the same arguments. Copies and sums between devices are left out:
+    they are exchange, and belong to the schedule.
+
+    A unit returns the results of all launches, because a framework that compiles the unit leaves
+    out results that nobody can see. It may merge what two launches have in common, unless `as_unit`
+    is `ops.as_unit`. MXNet has no graph of gradients, and queues a unit's operators one by one.
     """
     launches_by_device: dict[Device, list[_Launched]] = {}
 
@@ -345,34 +368,39 @@ def works_of_step(
         launches_by_device.setdefault(device, []).append(_Launched(fn, args))
 
     step(Recording(backend, on_launch=note))
-    # What is timed later must not wait for it.
+    # Nothing that is timed later may wait for this step.
     backend.waitall()
-    works = []
+    units = []
     for launches in launches_by_device.values():
         unit = as_unit(partial(_relaunch, launches))
-        arrays = [x for launched in launches for x in launched.arrays]
+        arrays: list[Array] = []
+        for launched in launches:
+            arrays += launched.arrays
         launch = partial(backend.launch, unit, *arrays)
-        works.append(Work(launch, launch, times))
-    return works
+        units.append(Work(launch, launch, times))
+    return units
 
 
 class _Launched(NamedTuple):
-    """A call that a step launched."""
+    """A function that a step launched, with its arguments."""
 
     fn: Callable[..., Array]
     args: tuple[Any, ...]
 
     @property
     def arrays(self) -> list[Array]:
-        """The arguments that are no numbers."""
+        """The arguments that are not numbers."""
         return [x for x in self.args if not isinstance(x, Real)]
 
 
 def _relaunch(launches: Sequence[_Launched], *arrays: Array) -> tuple[Array, ...]:
-    """Compute what was launched, with other arrays in the places of its own."""
+    """Call the launched functions again, with `arrays` in place of theirs; return the results."""
     remaining = iter(arrays)
     results = []
     for fn, args in launches:
-        filled = [x if isinstance(x, Real) else next(remaining) for x in args]
-        results.append(fn(*filled))
+        new_args = []
+        for argument in args:
+            is_number = isinstance(argument, Real)
+            new_args.append(argument if is_number else next(remaining))
+        results.append(fn(*new_args))
     return tuple(results)

@@ -16,7 +16,7 @@ import pytest
 import backends
 import parallel_core
 from backends import Backend
-from parallel_core.experiments import EXPERIMENTS, copying, works
+from parallel_core.experiments import EXPERIMENTS, copying, workloads
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.parameters import Chosen, choose
 from parallel_core.experiments.runner.trial import Trial, Work
@@ -36,7 +36,7 @@ def chosen(
     """Choose what `overlap` does where a multiplication and a copy take what their operations and
     bytes do.
     """
-    patched.setattr(works, "seconds_of_one", lambda _, size, count=1: 2 * size**3 / speed)
+    patched.setattr(workloads, "seconds_of_one", lambda _, size, count=1: 2 * size**3 / speed)
     patched.setattr(
         copying, "_seconds_of_a_copy", lambda *args: (31e-6, 4 * args[2] ** 2 / bandwidth)
     )
@@ -91,11 +91,11 @@ def test_no_more_copies_are_chosen_than_their_option_takes(
 def test_three_rounds_fit_a_budget(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, budget: float, rule: str
 ) -> None:
-    monkeypatch.setattr(works, "seconds_of_one", lambda _, size, count=1: 2 * size**3 / 1e11)
-    size, by = works.size_for_run(Trial(backend, {}, budget=budget), 6)
-    of_all = works.MULTIPLICATIONS * 2 * size**3 / 1e11
+    monkeypatch.setattr(workloads, "seconds_of_one", lambda _, size, count=1: 2 * size**3 / 1e11)
+    size, by = workloads.size_for_run(Trial(backend, {}, budget=budget), 6)
+    of_all = workloads.MULTIPLICATIONS * 2 * size**3 / 1e11
     assert by == rule
-    assert works.FEWEST_TIMINGS * 6 * of_all < budget
+    assert workloads.FEWEST_TIMINGS * 6 * of_all < budget
     assert of_all == pytest.approx(min(0.2, 0.6 * budget / 24), rel=0.05)
 
 
@@ -104,7 +104,7 @@ def test_calls_are_those_of_a_thousand_operations_at_the_most(
     backend: Backend, count: int, times: float
 ) -> None:
     (device, *_), made = backend.devices, Trial(backend, {})
-    for launched in (works.multiplications, works.increments):
+    for launched in (workloads.multiplications, workloads.increments):
         work = launched(made, made.normal(2, device), count, device)
         assert (work.times, work.calls and work.calls.times) == (1, times)
 
@@ -152,7 +152,7 @@ def test_the_price_of_overlap(
 ) -> None:
     monkeypatch.setattr(backend, "engine", engine)
     result = EXPERIMENTS[experiment].run(backend, **small(experiment))
-    beside = [one.median for one in result.cases if one.name == works.BESIDE]
+    beside = [one.median for one in result.cases if one.name == workloads.BESIDE]
     assert len(beside) == ("price_of_overlap" in result.metrics) == (engine == "async")
     for seconds in beside:
         assert result.metrics["price_of_overlap"] == pytest.approx(
