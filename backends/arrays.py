@@ -22,9 +22,9 @@ dimensions.
 
 
 def tree_map(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
-    """Apply `fn` to every array of a value, beside the arrays at the same position in `others`.
+    """Return a value with `fn` applied to each of its arrays; tuples stay tuples.
 
-    Tuples stay tuples.
+    `fn` also takes the arrays at the same position in each of `others`.
     """
     is_tuple = isinstance(value, tuple | list)
     for other in others:
@@ -48,9 +48,11 @@ def tree_leaves(value: Any) -> Iterator[Any]:
 
 
 def rebuilt(kind: type[tuple] | type[list], items: Iterable[Any]) -> Any:
-    """Return a list or a tuple of a kind, named tuples included, of other items."""
-    # A named tuple's own constructor takes its items one by one.
-    return tuple.__new__(kind, items) if issubclass(kind, tuple) else kind(items)
+    """Return a list or a tuple of these items; `kind` may be the type of a named tuple."""
+    if issubclass(kind, tuple):
+        # A named tuple's own constructor takes its items one by one.
+        return tuple.__new__(kind, items)
+    return kind(items)
 
 
 def check_equal(arrays: Sequence[Any], verb: str = "allreduce") -> None:
@@ -69,20 +71,21 @@ def check_shapes(op: str, *arrays: Any) -> None:
     shapes = [tuple(x.shape) for x in arrays]
     if _fit(SHAPES[op], shapes):
         return
-    wanted = [f"({', '.join(letters)})" for letters in SHAPES[op]]
-    raise ValueError(
-        f"{op} takes arrays of shapes {' and '.join(wanted)}, not {' and '.join(map(str, shapes))}"
-    )
+    expected_texts = [f"({', '.join(letters)})" for letters in SHAPES[op]]
+    expected = " and ".join(expected_texts)
+    given = " and ".join(map(str, shapes))
+    raise ValueError(f"{op} takes arrays of shapes {expected}, not {given}")
 
 
 def _fit(patterns: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> bool:
-    """Return whether shapes are as their patterns: a letter stands for one length."""
-    lengths: dict[str, int] = {}
+    """Return whether shapes fit their patterns, in which each letter stands for one length."""
+    length_of: dict[str, int] = {}
     for letters, shape in zip(patterns, shapes, strict=True):
         if len(letters) != len(shape):
             return False
         for letter, length in zip(letters, shape, strict=True):
-            if lengths.setdefault(letter, length) != length:
+            first_length = length_of.setdefault(letter, length)
+            if length != first_length:
                 return False
     return True
 
@@ -91,18 +94,15 @@ def check_lengths(x: Any, lengths: Sequence[int]) -> None:
     """Raise ValueError if a vector cannot be divided into vectors of these lengths."""
     check_shapes("split", x)
     if sum(lengths) != len(x) or min(lengths, default=0) < 0:
-        raise ValueError(
-            f"a vector of {len(x)} is not divided into lengths of {', '.join(map(str, lengths))}"
-        )
+        lengths_text = ", ".join(map(str, lengths))
+        raise ValueError(f"a vector of {len(x)} is not divided into lengths of {lengths_text}")
 
 
 def check_vectors(vectors: Sequence[Any]) -> None:
-    """Raise ValueError if arrays cannot be laid end to end.
-
-    They are vectors of one dtype, one at least.
-    """
-    kinds = {(x.ndim, x.dtype) for x in vectors}
-    if kinds != {(1, vectors[0].dtype)}:
+    """Raise ValueError unless these are vectors of one dtype, which can be laid end to end."""
+    dimensions = {x.ndim for x in vectors}
+    dtypes = {x.dtype for x in vectors}
+    if dimensions != {1} or len(dtypes) > 1:
         raise ValueError("concatenate takes vectors of one dtype, one at least")
 
 
@@ -121,9 +121,9 @@ def sum_shard(vectors: Sequence[Any], shard: int, shards: int) -> None:
     """
     first, *others = vectors
     rows = row_ranges(len(first), shards)[shard]
-    length = max(1, BLOCK_BYTES // first.itemsize)
-    for start in range(rows.start, rows.stop, length):
-        block = slice(start, min(start + length, rows.stop))
+    block_length = max(1, BLOCK_BYTES // first.itemsize)
+    for start in range(rows.start, rows.stop, block_length):
+        block = slice(start, min(start + block_length, rows.stop))
         total = first[block]
         for vector in others:
             total += vector[block]
@@ -138,5 +138,6 @@ def row_ranges(rows: int, parts: int) -> tuple[slice, ...]:
     `gluon.utils.split_data(even_split=False)`. Torch's `chunk` would drop the empty ones.
     """
     quotient, remainder = divmod(rows, parts)
-    lengths = (quotient + (part < remainder) for part in range(parts))
-    return tuple(slice(start, stop) for start, stop in pairwise(accumulate(lengths, initial=0)))
+    lengths = [quotient + 1] * remainder + [quotient] * (parts - remainder)
+    bounds = accumulate(lengths, initial=0)
+    return tuple(slice(start, stop) for start, stop in pairwise(bounds))

@@ -34,7 +34,8 @@ class Device:
         return self.index
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.index}{'' if self.stream is None else f'/{self.stream}'}"
+        name = f"{self.kind}:{self.index}"
+        return name if self.stream is None else f"{name}/{self.stream}"
 
 
 HOST = Device("cpu", 0)
@@ -46,24 +47,27 @@ Wanted: TypeAlias = int | tuple[Device, ...]
 
 
 def same_memory(first: Device, second: Device) -> bool:
-    """Return whether arrays of one device can be read on the other: on CPUs always, and on two
-    streams of one GPU.
+    """Return whether one device can read the arrays of the other.
+
+    Two CPU devices can, and two streams of one GPU.
     """
-    return first.kind == second.kind and (first.kind == "cpu" or first.index == second.index)
+    if first.kind != second.kind:
+        return False
+    return first.kind == "cpu" or first.index == second.index
 
 
 def foreign(framework: str, device: object, own: Iterable[Device]) -> BackendError:
-    """Return the error of a device that a backend, whose `own` are others, was not loaded with, or
-    of no device.
+    """Return the error of a request for a device that is not among a backend's `own` devices.
+
+    `device` may also be another object than a device.
     """
-    named = str(device) if isinstance(device, Device) else f"of type {type(device).__name__}"
-    return BackendError(
-        f"{framework} has no device {named}: its devices are {', '.join(map(str, own))}"
-    )
+    what = str(device) if isinstance(device, Device) else f"of type {type(device).__name__}"
+    own_devices = ", ".join(map(str, own))
+    return BackendError(f"{framework} has no device {what}: its devices are {own_devices}")
 
 
 def elsewhere(framework: str, out: Device, device: Device) -> BackendError:
-    """Return the error of a copy to a device, whose `out` is a value on another one."""
+    """Return the error of a copy to `device` whose argument `out` is a value on another device."""
     return BackendError(
         f"{framework}'s out= is on {out}, and the copy is to go to {device}: choose one of them"
     )
@@ -87,9 +91,11 @@ def parse_device(name: str) -> Device:
             f"{name!r} is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream on a GPU"
         )
     cpu, gpu, stream = match.groups()
-    return (
-        Device("cpu", int(cpu)) if cpu else Device("gpu", int(gpu), int(stream) if stream else None)
-    )
+    if cpu:
+        return Device("cpu", int(cpu))
+    if stream:
+        return Device("gpu", int(gpu), int(stream))
+    return Device("gpu", int(gpu))
 
 
 def parse_devices(text: str) -> Wanted:
@@ -103,11 +109,13 @@ def parse_devices(text: str) -> Wanted:
 
 
 def cpu_devices(wanted: Wanted) -> int:
-    """Count the devices that share this process's cores.
+    """Count the devices that may share this process's cores.
 
-    A number may later mean GPUs, which share none.
+    A mere number of devices counts in full, though they may turn out to be GPUs.
     """
-    return wanted if isinstance(wanted, int) else sum(device.kind == "cpu" for device in wanted)
+    if isinstance(wanted, int):
+        return wanted
+    return sum(device.kind == "cpu" for device in wanted)
 
 
 def choose_devices(
@@ -122,56 +130,64 @@ def choose_devices(
 
     A number means `cpu:1` … `cpu:N` or `gpu:0` … `gpu:N-1`, or streams on the only GPU. `kind` is
     `cpu`, `gpu`, or `auto`: GPUs if there are enough, or one. `reason_against(framework, index)`
-    says why the framework cannot compute on a GPU, and is empty if it can; if not, `auto` takes
-    CPUs. Raises BackendError for what cannot be had.
+    says why the framework cannot compute on a GPU, and is empty if it can. If a GPU that was not
+    asked for cannot be computed on, CPUs are chosen. Raises BackendError if there are no such
+    devices.
     """
     if isinstance(wanted, int):
         devices = _first(framework, kind, wanted, gpus)
-        named = False
+        gpus_were_asked_for = kind == "gpu"
     else:
         _check_names(framework, kind, wanted, gpus)
-        devices, named = wanted, True
-    indices = sorted({device.index for device in devices if device.kind == "gpu"})
-    if indices and workers > 1:
+        devices = wanted
+        gpus_were_asked_for = True
+    gpu_indices = sorted({device.index for device in devices if device.kind == "gpu"})
+    if gpu_indices and workers > 1:
         raise BackendError(
             f"{framework} leaves a GPU's queue to the GPU, and not to {workers} workers: "
             f"use --workers 1, or --device-kind cpu"
         )
-    for index in indices:
-        if reason := reason_against(framework, index):
-            if named or kind == "gpu":
-                raise BackendError(
-                    f"{framework} cannot compute on gpu:{index} ({reason}): use --device-kind cpu"
-                )
-            note = f"gpu:{index} is not used, because {framework} cannot compute on it ({reason})"
-            return Choice(_cpus(len(devices)), note)
+    for index in gpu_indices:
+        reason = reason_against(framework, index)
+        if not reason:
+            continue
+        if gpus_were_asked_for:
+            raise BackendError(
+                f"{framework} cannot compute on gpu:{index} ({reason}): use --device-kind cpu"
+            )
+        note = f"gpu:{index} is not used, because {framework} cannot compute on it ({reason})"
+        return Choice(_cpus(len(devices)), note)
     return Choice(devices, _about_streams(devices))
 
 
 def _first(framework: str, kind: str, count: int, gpus: int) -> tuple[Device, ...]:
-    if kind != "cpu" and gpus >= count:
+    """Return the first `count` devices of a kind, which are streams if there is only one GPU."""
+    if kind == "cpu":
+        return _cpus(count)
+    if gpus >= count:
         return tuple(Device("gpu", index) for index in range(count))
-    if kind != "cpu" and gpus == 1:
+    if gpus == 1:
         return tuple(Device("gpu", 0, stream) for stream in range(count))
-    if kind == "gpu":
-        raise BackendError(
-            f"{framework} finds {gpus} GPUs, fewer than the {count} asked for: use --device-kind "
-            "cpu"
-        )
-    return _cpus(count)
+    if kind == "auto":
+        return _cpus(count)
+    raise BackendError(
+        f"{framework} finds {gpus} GPUs, fewer than the {count} asked for: use --device-kind cpu"
+    )
 
 
 def _cpus(count: int) -> tuple[Device, ...]:
+    """Return the CPU devices from `cpu:1` on."""
     # cpu:0 is left out everywhere because MXNet queues its waits there: a wait would stand behind
     # the work.
     return tuple(Device("cpu", index) for index in range(1, count + 1))
 
 
 def _check_names(framework: str, kind: str, devices: Sequence[Device], gpus: int) -> None:
+    """Raise BackendError for named devices that the framework cannot have together."""
     if not devices:
         raise BackendError("a backend needs at least 1 device, not 0")
     for device in devices:
-        if device.kind != kind != "auto":
+        if kind not in ("auto", device.kind):
             raise BackendError(
                 f"--devices names {device}, and --device-kind says {kind}: leave one of them out"
             )
@@ -181,27 +197,26 @@ def _check_names(framework: str, kind: str, devices: Sequence[Device], gpus: int
                 "it"
             )
         if device.kind == "gpu" and device.index >= gpus:
-            raise BackendError(
-                f"{framework} finds {gpus or 'no'} {'GPU' if gpus == 1 else 'GPUs'}, and so no "
-                f"{device}"
-            )
+            noun = "GPU" if gpus == 1 else "GPUs"
+            raise BackendError(f"{framework} finds {gpus or 'no'} {noun}, and so no {device}")
         if devices.count(device) > 1:
             raise BackendError(f"--devices names {device} twice")
-        whole = Device(device.kind, device.index)
-        if device != whole and whole in devices:
+        whole_gpu = Device(device.kind, device.index)
+        if device.stream is not None and whole_gpu in devices:
             raise BackendError(
-                f"{whole} is the whole GPU, and {device} a part of it: name one of them, or "
-                f"{whole}/0"
+                f"{whole_gpu} is the whole GPU, and {device} a part of it: name one of them, or "
+                f"{whole_gpu}/0"
             )
 
 
 def _about_streams(devices: Sequence[Device]) -> str:
-    streams: dict[int, list[str]] = {}
+    """Return the note that some devices are streams of one GPU; empty if none are."""
+    streams_by_gpu: dict[int, list[str]] = {}
     for device in devices:
         if device.stream is not None:
-            streams.setdefault(device.index, []).append(str(device))
-    return "; ".join(
-        f"{', '.join(names)} {'are streams' if len(names) > 1 else 'is a stream'} on one GPU, and "
-        "share it"
-        for names in streams.values()
-    )
+            streams_by_gpu.setdefault(device.index, []).append(str(device))
+    sentences = []
+    for streams in streams_by_gpu.values():
+        what_they_are = "are streams" if len(streams) > 1 else "is a stream"
+        sentences.append(f"{', '.join(streams)} {what_they_are} on one GPU, and share it")
+    return "; ".join(sentences)

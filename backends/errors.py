@@ -18,8 +18,9 @@ class ComputationError(BackendError):
 
 
 def message_of(error: BaseException) -> str:
-    """Return an exception's message, or what `__str__` raised instead: the failure itself must not
-    be lost by that.
+    """Return an exception's message, or say which error its `__str__` raises.
+
+    The failure itself must not be lost by such an error.
     """
     try:
         return str(error)
@@ -32,8 +33,8 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
 
     If none is like it, name them all.
     """
-    names = [*known]
-    alike = get_close_matches(name, names, 1, 0.7)
-    return f"unknown {what} {name!r}" + (
-        f": did you mean {alike[0]}?" if alike else f" (known: {', '.join(names)})"
-    )
+    known_names = list(known)
+    similar_names = get_close_matches(name, known_names, 1, 0.7)
+    if similar_names:
+        return f"unknown {what} {name!r}: did you mean {similar_names[0]}?"
+    return f"unknown {what} {name!r} (known: {', '.join(known_names)})"

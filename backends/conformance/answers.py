@@ -25,8 +25,9 @@ class Unreadable:
 
 
 def encoded(value: Any) -> Any:
-    """Return what JSON can hold in place of a value: an array, a tuple, a list, a number or a
-    text.
+    """Return a form of a value that JSON can hold.
+
+    The value is an array, a tuple, a list, a number or a text; another object loses its content.
     """
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -42,9 +43,9 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(read: Any) -> Any:
-    """Return the value that was encoded; raises ValueError for what `encoded` never returns.
+    """Return the value that was encoded; raises ValueError for a form that `encoded` never returns.
 
-    An array of other things than numbers has their dtype and shape, and no content.
+    An array of objects other than numbers keeps its shape, and has no content.
     """
     match read:
         case None | bool() | int() | float() | str():
@@ -61,6 +62,7 @@ def decoded(read: Any) -> Any:
 
 
 def _array(dtype_name: str, shape: list[Any], content: str) -> np.ndarray:
+    """Return the array that was encoded; raises ValueError if nothing else can be read."""
     try:
         dtype = np.dtype(dtype_name)
         if dtype.kind in NUMBERS:

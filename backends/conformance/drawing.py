@@ -59,25 +59,33 @@ UNIT = 0.2
 
 
 def draw_program(random: Random, devices: int | None = None) -> Program:
-    """Draw a program for so many devices; None: for 1 to 9. It ends with waiting for all."""
+    """Draw a program for a number of devices, by default 1 to 9.
+
+    Each of its threads ends with waiting for all.
+    """
     model = Model(random, devices or random.choice((1, 2, 2, 2, 3, 4, 9)))
     length = random.randrange(4, MAX_STATEMENTS)
     threads = random.choice((1,) * 9 + (2,))
-    # What other threads see of a failure, and when, is left open.
-    failure_at = random.randrange(length) if threads == 1 and random.random() < 0.2 else None
-    kinds = KINDS if threads > 1 else {**KINDS, draw_overlap: OVERLAPS}
+    failure_position: int | None = None
+    weight_of_kind = dict(KINDS)
+    # The protocol leaves open when other threads see a failure, so only one thread fails.
+    if threads == 1:
+        if random.random() < 0.2:
+            failure_position = random.randrange(length)
+        weight_of_kind[draw_overlap] = OVERLAPS
+    kinds, weights = list(weight_of_kind), list(weight_of_kind.values())
     for _ in range(2 * length):
         if len(model.statements) >= length:
             break
         model.thread = random.randrange(threads)
-        _attempt(random.choices(list(kinds), list(kinds.values()))[0], model)
-        if (
-            failure_at is not None
-            and len(model.statements) > failure_at
-            and _attempt(draw_failure, model)
-        ):
-            failure_at = None
-    for model.thread in range(threads):
+        (kind,) = random.choices(kinds, weights)
+        _attempt(kind, model)
+        if failure_position is not None and len(model.statements) > failure_position:
+            was_drawn = _attempt(draw_failure, model)
+            if was_drawn:
+                failure_position = None
+    for thread in range(threads):
+        model.thread = thread
         for _ in range(random.randrange(1, 4)):
             _attempt(_read, model)
         model.do("waitall()")
@@ -85,7 +93,7 @@ def draw_program(random: Random, devices: int | None = None) -> Program:
 
 
 def _attempt(draw: Draw, model: Model) -> bool:
-    """Draw statements of a kind, and return whether there could be some."""
+    """Draw statements of a kind, and return whether the program has values for them."""
     try:
         draw(model)
     except UnsuitableError:
@@ -94,87 +102,106 @@ def _attempt(draw: Draw, model: Model) -> bool:
 
 
 def _load_array(model: Model) -> None:
+    """Load an array, or a tuple of them, on up to three devices."""
     random = model.random
     text = _array_text(random)
     if random.random() < 0.25:
-        text = tuple_text([text, *(_array_text(random) for _ in range(random.randrange(3)))])
+        further_texts = [_array_text(random) for _ in range(random.randrange(3))]
+        text = tuple_text([text, *further_texts])
     for device in model.some_devices(3):
         model.make(f"asarray({text}, devices[{device}])", device)
 
 
 def _array_text(random: Random) -> str:
-    shape = random.choice(BIG if random.random() < 0.06 else SHAPES)
-    text = f"data({shape}, {random.choice(DTYPES)}, {random.randrange(1, 7)})"
-    unusual = shape and shape not in BIG and random.random() < 0.15
-    return random.choice(LAYOUTS).replace("{}", text) if unusual else text
+    """Write an array of a shape and dtype at random, now and then with an unusual layout."""
+    shapes = BIG if random.random() < 0.06 else SHAPES
+    shape = random.choice(shapes)
+    dtype = random.choice(DTYPES)
+    factor = random.randrange(1, 7)
+    text = f"data({shape}, {dtype}, {factor})"
+    can_be_unusual = shape and shape not in BIG
+    if can_be_unusual and random.random() < 0.15:
+        layout = random.choice(LAYOUTS)
+        return layout.replace("{}", text)
+    return text
 
 
 def _split_and_load(model: Model) -> None:
+    """Divide an array of few rows, or none, over some devices."""
     random = model.random
-    shape = (random.choice((0, 1, 2, 5, 9)), *random.choice(((), (2,), (1, 3, 3))))
+    rows = random.choice((0, 1, 2, 5, 9))
+    shape_of_row = random.choice(((), (2,), (1, 3, 3)))
     devices = model.some_devices()
-    where = ", ".join(f"devices[{device}]" for device in devices)
-    model.make_on(f"split_and_load(data({shape}, {random.choice(DTYPES)}, 3), [{where}])", devices)
+    device_texts = ", ".join(f"devices[{device}]" for device in devices)
+    array_text = f"data({(rows, *shape_of_row)}, {random.choice(DTYPES)}, 3)"
+    model.make_on(f"split_and_load({array_text}, [{device_texts}])", devices)
 
 
 def _launch(model: Model) -> None:
+    """Launch a function of one to three small values of a device."""
     first = model.pick_array(lambda value: value.content.size < SMALL)
-    others = range(model.random.randrange(3))
-    fits = lambda value: value.device == first.device and _size(value.content) < SMALL  # noqa: E731
-    arguments = [first, *(model.pick(fits) for _ in others)]
+
+    def is_small_and_beside_first(value: Value) -> bool:
+        return value.device == first.device and _size(value.content) < SMALL
+
+    further_count = model.random.randrange(3)
+    further_arguments = [model.pick(is_small_and_beside_first) for _ in range(further_count)]
+    arguments = [first, *further_arguments]
     function = draw_function(model.random, arguments)
     if model.random.random() < UNIT:
         function = f"ops.as_unit({function})"
-    model.make(
-        f"launch({', '.join([function, *(value.text for value in arguments)])})",
-        first.device,
-        *arguments,
-    )
+    argument_texts = ", ".join(argument.text for argument in arguments)
+    model.make(f"launch({function}, {argument_texts})", first.device, *arguments)
 
 
 def _late(model: Model, x: Value | None = None) -> Value:
+    """Launch slow work that returns a copy of `x`, or of an array that is picked."""
     x = x or model.pick_floats()
     matrix = f"backend.asarray(np.eye(300, dtype=np.{x.content.dtype}), devices[{x.device}])"
     return model.make(f"launch(late, {x.text}, {matrix})", x.device, x)
 
 
 def _view(model: Model, x: Value | None = None) -> Value:
-    """Make what may share memory with an array."""
+    """Launch `flatten` or `split`, whose result may share memory with its argument `x`."""
     x = x or model.pick_floats(lambda value: value.content.ndim > 0)
-    if x.content.ndim > 1 or x.content.size < 2:
+    size = x.content.size
+    if x.content.ndim > 1 or size < 2:
         return model.make(f"launch(ops.flatten, {x.text})", x.device, x)
-    cut = model.random.randrange(1, x.content.size)
-    return model.make(f"launch(ops.split, {x.text}, {[cut, x.content.size - cut]})", x.device, x)
+    first_length = model.random.randrange(1, size)
+    lengths = [first_length, size - first_length]
+    return model.make(f"launch(ops.split, {x.text}, {lengths})", x.device, x)
 
 
 def _copy(model: Model) -> None:
+    """Copy a value to any device."""
     x = model.pick()
     device = model.random.randrange(model.devices)
     model.make(f"copy_to({x.text}, devices[{device}])", device, x)
 
 
 def _read_and_overwrite(model: Model) -> None:
-    """Read a value, or what shares its memory, on a device that is busy.
+    """Read a value on a device that is busy, and overwrite that value meanwhile.
 
-    It is overwritten meanwhile.
+    What is read is the value itself, or another one that shares its memory.
     """
     random = model.random
     out = model.pick(lambda value: _size(value.content) and model.consumable(value.content))
-    if isinstance(out.content, np.ndarray) and out.content.ndim and out.content.dtype.kind == "f":
+    is_array = isinstance(out.content, np.ndarray) and out.content.ndim > 0
+    if is_array and out.content.dtype.kind == "f":
         _view(model, out)
-    device = out.device if random.random() < 0.4 else random.randrange(model.devices)
+    reads_where_it_lies = random.random() < 0.4
+    device = out.device if reads_where_it_lies else random.randrange(model.devices)
     if random.random() < 0.8:
-        # Both the queue for computation and that for copies, if there are two.
-        busy = _late(
-            model, model.make(f"asarray(data((3,), np.float32, 2), devices[{device}])", device)
-        )
-        model.make(f"copy_to({busy.text}, devices[{device}])", device, busy)
+        _keep_busy(model, device)
     overlapping = [
         value for value in model.values() if not model.consumable(out.content, value.content)
     ]
-    for x in random.sample(overlapping, min(len(overlapping), random.randint(1, 2))):
-        if x.device == device and _size(x.content) < SMALL and random.random() < 0.5:
-            model.make(f"launch({draw_function(random, [x])}, {x.text})", device, x)
+    most_reads = random.randint(1, 2)
+    for x in random.sample(overlapping, min(len(overlapping), most_reads)):
+        is_small_and_here = x.device == device and _size(x.content) < SMALL
+        if is_small_and_here and random.random() < 0.5:
+            function = draw_function(random, [x])
+            model.make(f"launch({function}, {x.text})", device, x)
         else:
             model.make(f"copy_to({x.text}, devices[{device}])", device, x)
     if _can_be_summed(model, out) and random.random() < 0.4:
@@ -183,46 +210,58 @@ def _read_and_overwrite(model: Model) -> None:
         _overwrite(model, out)
 
 
+def _keep_busy(model: Model, device: int) -> None:
+    """Add slow work to a device's queue for computation, and to that for copies if it has one."""
+    x = model.make(f"asarray(data((3,), np.float32, 2), devices[{device}])", device)
+    late = _late(model, x)
+    model.make(f"copy_to({late.text}, devices[{device}])", device, late)
+
+
 def _overwrite(model: Model, out: Value | None = None) -> None:
+    """Copy a value of the same shapes and dtypes into the memory of `out`."""
     out = out or model.pick(lambda value: model.consumable(value.content))
-    alike = [value for value in _alike(model, out) if model.consumable(out.content, value.content)]
-    if alike and model.random.random() < 0.5:
-        x = model.random.choice(alike)
+    sources = [
+        value for value in _alike(model, out) if model.consumable(out.content, value.content)
+    ]
+    if sources and model.random.random() < 0.5:
+        source = model.random.choice(sources)
     else:
         device = model.random.randrange(model.devices)
-        x = model.make(f"asarray({_like(out.content)}, devices[{device}])", device)
-    model.make(
-        f"copy_to({x.text}, devices[{out.device}], out={out.text})", out.device, x, consumes=[out]
-    )
+        source = model.make(f"asarray({_like(out.content)}, devices[{device}])", device)
+    call = f"copy_to({source.text}, devices[{out.device}], out={out.text})"
+    model.make(call, out.device, source, consumes=[out])
 
 
 def _can_be_summed(model: Model, value: Value) -> bool:
-    return model.consumable(value.content) and all(
-        x.dtype != bool for x in tree_leaves(value.content)
-    )
+    """Return whether `allreduce` takes a value: it consumes it, and sums no bool."""
+    has_bool = any(x.dtype == bool for x in tree_leaves(value.content))
+    return not has_bool and model.consumable(value.content)
 
 
 def _allreduce(model: Model, first: Value | None = None) -> None:
-    """Sum a value with values of some other devices: such as are there, copies of it, or new
-    ones.
+    """Sum a value with one value of each of some other devices.
+
+    The other values exist already, are copies of the first one, or are loaded anew.
     """
     random = model.random
     first = first or model.pick(lambda value: _can_be_summed(model, value))
     terms = [first]
-    others = [device for device in range(model.devices) if device != first.device]
-    for device in random.sample(others, random.randint(min(1, len(others)), len(others))):
-        alike = [
-            value
-            for value in _alike(model, first)
-            if value.device == device
-            and model.consumable(*(term.content for term in terms), value.content)
+    other_devices = [device for device in range(model.devices) if device != first.device]
+    fewest = min(1, len(other_devices))
+    count = random.randint(fewest, len(other_devices))
+    for device in random.sample(other_devices, count):
+        contents_of_terms = [term.content for term in terms]
+        values_there = [value for value in _alike(model, first) if value.device == device]
+        candidates = [
+            value for value in values_there if model.consumable(*contents_of_terms, value.content)
         ]
-        if alike:
-            terms.append(random.choice(alike))
+        if candidates:
+            term = random.choice(candidates)
         elif random.random() < 0.5:
-            terms.append(model.make(f"copy_to({first.text}, devices[{device}])", device, first))
+            term = model.make(f"copy_to({first.text}, devices[{device}])", device, first)
         else:
-            terms.append(model.make(f"asarray({_like(first.content)}, devices[{device}])", device))
+            term = model.make(f"asarray({_like(first.content)}, devices[{device}])", device)
+        terms.append(term)
     random.shuffle(terms)
     model.allreduce(terms)
 
@@ -232,9 +271,9 @@ def _read(model: Model) -> None:
 
 
 def _read_by_host(model: Model) -> None:
-    """Read a copy that was made on the queue that computes.
+    """Read a copy that `to_host` makes, on the queue that computes.
 
-    From a GPU, only `waitall` waits for it.
+    Only `waitall` waits for such a copy from a GPU.
     """
     x = model.pick_array()
     copy = model.make(f"launch(ops.to_host, {x.text})", x.device, x)
@@ -244,7 +283,7 @@ def _read_by_host(model: Model) -> None:
 
 
 def _count(model: Model) -> None:
-    """Count right answers among many classes, by labels of which some do not exist."""
+    """Count right answers among many classes; some labels name a class that does not exist."""
     random = model.random
     device = random.randrange(model.devices)
     classes = random.choice((5, 300))
@@ -252,14 +291,19 @@ def _count(model: Model) -> None:
     scores = model.make(
         f"asarray(np.eye(5, {classes}, {classes - 5}, np.float32), devices[{device}])", device
     )
-    answers = [random.choice((classes - 5 + row, 256 + row, row, -1)) for row in range(5)]
+    classes_of_rows = []
+    for row in range(5):
+        right_class = classes - 5 + row
+        classes_of_rows.append(random.choice((right_class, 256 + row, row, -1)))
     dtype = random.choice(("np.int32", "np.int64", "np.uint8"))
-    labels = model.make(f"asarray(np.array({answers}).astype({dtype}), devices[{device}])", device)
-    source = f"backend.launch(ops.count_correct, {scores.text}, {labels.text})"
-    model.read_from(f"int(backend.to_numpy({source}))", scores, labels)
+    labels_text = f"np.array({classes_of_rows}).astype({dtype})"
+    labels = model.make(f"asarray({labels_text}, devices[{device}])", device)
+    launch = f"backend.launch(ops.count_correct, {scores.text}, {labels.text})"
+    model.read_from(f"int(backend.to_numpy({launch}))", scores, labels)
 
 
 def _wait(model: Model) -> None:
+    """Wait for a value, or for all."""
     if model.random.random() < 0.2:
         model.do("waitall()")
     else:
@@ -272,13 +316,13 @@ def _forget(model: Model) -> None:
 
 
 def _alike(model: Model, value: Value) -> list[Value]:
-    """List the values of the same shapes and dtypes."""
-    wanted = _like(value.content)
-    return [other for other in model.values() if _like(other.content) == wanted]
+    """List the values of the program that have the shapes and dtypes of a value."""
+    shapes_and_dtypes = _like(value.content)
+    return [other for other in model.values() if _like(other.content) == shapes_and_dtypes]
 
 
 def _like(content: Content) -> str:
-    """Write an array of the same shape and dtype, or a tuple of such."""
+    """Write a new array with the shape and dtype of `content`, or a tuple of such arrays."""
     if isinstance(content, tuple):
         return tuple_text([_like(item) for item in content])
     dtype = "bool" if content.dtype == bool else f"np.{content.dtype}"
@@ -286,6 +330,7 @@ def _like(content: Content) -> str:
 
 
 def _size(content: Content) -> int:
+    """Return the number of elements in all arrays of a content."""
     return sum(leaf.size for leaf in tree_leaves(content))
 
 

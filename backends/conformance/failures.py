@@ -35,17 +35,21 @@ REQUESTS: Mapping[str, Failure] = {
 
 def draw_failure(model: Model) -> None:
     """Draw a computation that fails."""
-    model.random.choice(
+    draw = model.random.choice(
         (_raise, _raise, _multiply, _misfit, _label, _label, _write, _sum, _sum_what_failed)
-    )(model)
+    )
+    draw(model)
 
 
 def _raise(model: Model) -> None:
+    """Launch a function that raises an error."""
     x = model.pick()
-    _fail(model, f"launch(lambda x: fail({model.random.choice(ERRORS)}), {x.text})", x)
+    error = model.random.choice(ERRORS)
+    _fail(model, f"launch(lambda x: fail({error}), {x.text})", x)
 
 
 def _multiply(model: Model) -> None:
+    """Multiply a matrix that is not square by itself."""
     x = model.pick_floats(lambda value: value.content.ndim == 2)
     rows, columns = x.content.shape
     if not rows or rows == columns:
@@ -54,32 +58,36 @@ def _multiply(model: Model) -> None:
 
 
 def _misfit(model: Model) -> None:
-    """Draw shapes that frameworks would broadcast."""
-    x = model.pick_floats(
-        lambda value: value.content.ndim == 2 and len(value.content) > 1 and value.content.size
-    )
+    """Launch an op with a second argument whose shape does not fit, but can be broadcast."""
+
+    def has_rows(value: Value) -> bool:
+        return value.content.ndim == 2 and len(value.content) > 1 and value.content.size > 0
+
+    x = model.pick_floats(has_rows)
+    rows, columns = x.content.shape
     device = f"devices[{x.device}]"
-    label = (
-        f"backend.asarray(np.zeros({model.random.choice(('1', f'({len(x.content)}, 1)'))}, "
-        f"np.int64), {device})"
-    )
-    vector = f"backend.asarray(data({x.content.shape[1:]}, np.{x.content.dtype}, 3), {device})"
+    labels_shape = model.random.choice(("1", f"({rows}, 1)"))
+    labels = f"backend.asarray(np.zeros({labels_shape}, np.int64), {device})"
+    vector = f"backend.asarray(data({(columns,)}, np.{x.content.dtype}, 3), {device})"
     calls = (
-        f"cross_entropy, {x.text}, {label}",
-        f"count_correct, {x.text}, {label}",
+        f"cross_entropy, {x.text}, {labels}",
+        f"count_correct, {x.text}, {labels}",
         f"matmul, {x.text}, {vector}",
     )
-    _fail(model, f"launch(ops.{model.random.choice(calls)})", x, f"launch(ops.total, {x.text})")
+    call = model.random.choice(calls)
+    _fail(model, f"launch(ops.{call})", x, stand_in=f"launch(ops.total, {x.text})")
 
 
 def _fail(model: Model, call: str, x: Value, stand_in: str = "") -> Value:
+    """Add a call whose computation fails; `stand_in` gives the reference a value in its place."""
     stand_in = stand_in or f"copy_to({x.text}, devices[{x.device}])"
     return model.make(call, x.device, x, fails="computation", stand_in=stand_in)
 
 
 def _label(model: Model, scores: Value | None = None) -> Value:
-    """Ask for the loss of labels that are none: a backend with queues can only find out when it
-    computes.
+    """Launch `cross_entropy` with labels of classes that do not exist, and return its value.
+
+    A backend with queues can only find out when it computes.
     """
     scores = scores or model.pick_floats(
         lambda value: value.content.ndim == 2 and value.content.size
@@ -93,122 +101,134 @@ def _label(model: Model, scores: Value | None = None) -> Value:
 
 
 def _sum_what_failed(model: Model) -> None:
-    """Sum arrays, mostly long ones, of which one is computed from what fails."""
+    """Sum arrays, mostly long ones; the computation that one of them depends on fails."""
     random = model.random
     devices = model.some_devices(3)
-    broken, *_ = devices
-    scores = model.make(f"asarray(data((2, 3), np.float32, 4), devices[{broken}])", broken)
+    failing_device = devices[0]
+    scores = model.make(
+        f"asarray(data((2, 3), np.float32, 4), devices[{failing_device}])", failing_device
+    )
     loss = _label(model, scores)
     length = random.choice((5, 600_000, 600_000))
     terms = [
         model.make(f"asarray(data(({length},), np.float32, 3), devices[{device}])", device)
         for device in devices
     ]
-    terms[0] = model.make(f"launch(ops.add, {terms[0].text}, {loss.text})", broken, terms[0], loss)
+    call = f"launch(ops.add, {terms[0].text}, {loss.text})"
+    terms[0] = model.make(call, failing_device, terms[0], loss)
     random.shuffle(terms)
-    model.read(random.choice(model.allreduce(terms)))
+    sums = model.allreduce(terms)
+    model.read(random.choice(sums))
 
 
 def _write(model: Model) -> None:
+    """Copy an array of another shape or dtype into the memory of an array."""
     out = model.pick_floats()
     device = f"devices[{out.device}]"
+    source = f"backend.asarray({_unlike(model, out.content)}, {device})"
+    call = f"copy_to({source}, {device}, out={out.text})"
     stand_in = f"copy_to({out.text}, {device})"
-    call = (
-        f"copy_to(backend.asarray({_unlike(model, out.content)}, {device}), {device}, "
-        f"out={out.text})"
-    )
     model.make(call, out.device, consumes=[out], fails="either", stand_in=stand_in)
 
 
 def _sum(model: Model) -> None:
+    """Sum an array with one of another shape or dtype on another device."""
     x = model.pick_floats()
-    others = [device for device in range(model.devices) if device != x.device]
-    if not others:
+    other_devices = [device for device in range(model.devices) if device != x.device]
+    if not other_devices:
         raise UnsuitableError
-    other = f"backend.asarray({_unlike(model, x.content)}, devices[{model.random.choice(others)}])"
-    model.do(f"allreduce([{x.text}, {other}])", consumes=[x], fails="either")
+    array = _unlike(model, x.content)
+    device = model.random.choice(other_devices)
+    other_term = f"backend.asarray({array}, devices[{device}])"
+    model.do(f"allreduce([{x.text}, {other_term}])", consumes=[x], fails="either")
 
 
 def _unlike(model: Model, x: np.ndarray) -> str:
-    """Write an array of another shape or dtype."""
-    other_shape = f"np.zeros({(*x.shape, 2)}, np.{x.dtype})"
-    return model.random.choice((other_shape, f"np.zeros({x.shape}, np.int32)"))
+    """Write a new array that has another shape or another dtype than an array."""
+    array_of_other_shape = f"np.zeros({(*x.shape, 2)}, np.{x.dtype})"
+    array_of_other_dtype = f"np.zeros({x.shape}, np.int32)"
+    return model.random.choice((array_of_other_shape, array_of_other_dtype))
 
 
 def draw_refusal(model: Model) -> None:
-    """Draw a request that a backend refuses at the call, and goes on."""
+    """Draw a request that a backend refuses at the call, after which the backend goes on."""
     if model.random.random() < 0.8:
         request, fails = model.random.choice(list(REQUESTS.items()))
         model.do(request, fails=fails)
         return
+    # A sum takes one value per device, and these are two on one device.
     x = model.pick_floats()
-    twin = (
-        f"backend.asarray(np.zeros({x.content.shape}, np.{x.content.dtype}), devices[{x.device}])"
-    )
-    model.do(f"allreduce([{x.text}, {twin}])", consumes=[x], fails="device")
+    zeros = f"np.zeros({x.content.shape}, np.{x.content.dtype})"
+    second_term = f"backend.asarray({zeros}, devices[{x.device}])"
+    model.do(f"allreduce([{x.text}, {second_term}])", consumes=[x], fails="device")
 
 
 def draw_overlap(model: Model) -> None:
-    """Draw a call whose consumed arguments overlap each other, or what they are computed from."""
+    """Draw a call that consumes two arrays which overlap each other, or which it also reads."""
     random = model.random
-    one, other = random.choice((_repeated, _by_another_name, _parts, _swapped))(model)
-    device = f"devices[{one.device}]"
-    pair, swapped = tuple_text([one.text, other.text]), tuple_text([other.text, one.text])
-    new = f"data({one.content.shape}, np.{one.content.dtype}, 3)"
-    new_pair = f"backend.asarray(({new}, {new}), {device})"
+    draw_pair = random.choice((_repeated, _by_another_name, _parts, _swapped))
+    first, second = draw_pair(model)
+    device = f"devices[{first.device}]"
+    pair = tuple_text([first.text, second.text])
+    swapped_pair = tuple_text([second.text, first.text])
+    array = f"data({first.content.shape}, np.{first.content.dtype}, 3)"
+    new_pair = f"backend.asarray(({array}, {array}), {device})"
     guard = f"backend.asarray(np.ones(1, np.float32), {device})"
-    # Two arrays overlap only if they are also what is read.
-    reads = (
-        swapped
-        if model.consumable(one.content, other.content)
-        else random.choice((swapped, new_pair))
-    )
+    read_pair = swapped_pair
+    # If the arrays of the pair do not overlap each other, the call must also read them.
+    if not model.consumable(first.content, second.content):
+        read_pair = random.choice((swapped_pair, new_pair))
     calls = [
-        f"to_numpy(backend.copy_to({reads}, {device}, out={pair}))",
-        f"to_numpy(backend.launch(ops.sgd, {pair}, {reads}, 0.5))",
-        f"to_numpy(backend.launch(ops.sgd_while_finite, {pair}, {reads}, 0.5, {guard}))",
+        f"copy_to({read_pair}, {device}, out={pair})",
+        f"launch(ops.sgd, {pair}, {read_pair}, 0.5)",
+        f"launch(ops.sgd_while_finite, {pair}, {read_pair}, 0.5, {guard})",
     ]
-    if reads is not swapped:
-        elsewhere = [device for device in range(model.devices) if device != one.device]
-        terms = [
-            pair,
-            *(f"backend.asarray(({new}, {new}), devices[{device}])" for device in elsewhere),
+    if read_pair is new_pair:
+        other_devices = [number for number in range(model.devices) if number != first.device]
+        other_terms = [
+            f"backend.asarray(({array}, {array}), devices[{number}])" for number in other_devices
         ]
-        calls.append(f"to_numpy(backend.allreduce([{', '.join(terms)}]))")
-    model.read_from(f"backend.{random.choice(calls)}", consumes=[one, other], fails="may")
+        terms = ", ".join([pair, *other_terms])
+        calls.append(f"allreduce([{terms}])")
+    call = random.choice(calls)
+    model.read_from(f"backend.to_numpy(backend.{call})", consumes=[first, second], fails="may")
 
 
 def _repeated(model: Model) -> tuple[Value, Value]:
+    """Return one value twice."""
     x = model.pick_floats()
     return x, x
 
 
 def _by_another_name(model: Model) -> tuple[Value, Value]:
+    """Return a value, and the same value under a second name."""
     x = model.pick_floats()
     return x, model.make(f"launch(lambda x: x, {x.text})", x.device, x)
 
 
 def _parts(model: Model) -> tuple[Value, Value]:
-    """Make two parts of one vector that overlap unless it has two elements."""
+    """Return a vector without its last element, and the same vector without its first element.
+
+    Both overlap unless the vector has only two elements.
+    """
     x = model.pick_floats(lambda value: value.content.ndim == 1 and value.content.size > 1)
     most = x.content.size - 1
-    first, last = (
-        model.make(f"launch(ops.split, {x.text}, {cut})", x.device, x)
-        for cut in ([most, 1], [1, most])
-    )
-    return first.item(0), last.item(1)
+    without_last = model.make(f"launch(ops.split, {x.text}, {[most, 1]})", x.device, x)
+    without_first = model.make(f"launch(ops.split, {x.text}, {[1, most]})", x.device, x)
+    return without_last.item(0), without_first.item(1)
 
 
 def _swapped(model: Model) -> tuple[Value, Value]:
+    """Return two arrays of one device, shape and dtype, which do not overlap."""
     x = model.pick_floats()
 
-    def is_alike(value: Value) -> bool:
-        same = (value.device, value.content.shape, value.content.dtype) == (
-            x.device,
-            x.content.shape,
-            x.content.dtype,
+    def is_alike_and_apart(value: Value) -> bool:
+        is_alike = (
+            value.device == x.device
+            and value.content.shape == x.content.shape
+            and value.content.dtype == x.content.dtype
         )
-        return same and model.consumable(value.content, x.content)
+        return is_alike and model.consumable(value.content, x.content)
 
-    y = model.pick_floats(is_alike)
+    y = model.pick_floats(is_alike_and_apart)
     return x, y

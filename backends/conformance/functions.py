@@ -32,10 +32,10 @@ NETWORKS = {
 
 
 def draw_function(random: Random, arguments: Sequence[Value]) -> str:
-    """Draw a function of such arguments, as the text of a lambda."""
-    scope = {chr(ord("a") + number): value.content for number, value in enumerate(arguments)}
+    """Return the text of a lambda that takes these arguments, called `a`, `b` and so on."""
+    content_of = {chr(ord("a") + number): value.content for number, value in enumerate(arguments)}
     inputs: list[Source] = []
-    for name, content in scope.items():
+    for name, content in content_of.items():
         inputs += _leaves(name, content)
     computed: list[Source] = []
     for _ in range(random.randrange(4)):
@@ -43,29 +43,36 @@ def draw_function(random: Random, arguments: Sequence[Value]) -> str:
         if not floats:
             break
         source = random.choice(floats)
-        text = random.choice(list(_applications(random, source, floats, inputs)))
+        applications = list(_applications(random, source, floats, inputs))
+        text = random.choice(applications)
         with np.errstate(all="ignore"):
-            content = eval(text, {"ops": numpy_ops}, scope)
+            content = eval(text, {"ops": numpy_ops}, content_of)
         # Items of a tuple are arrays themselves.
         computed += _leaves(text, content)
     candidates = computed or inputs
     count = min(len(candidates), random.choice((1, 1, 2, 3)))
     results = [text for text, _ in random.sample(candidates, count)]
     if random.random() < 0.25:
-        results.append(random.choice(inputs)[0])
+        input_text, _ = random.choice(inputs)
+        results.append(input_text)
     if not results:
         raise UnsuitableError
-    if len(results) == 1 and random.random() < 0.8:
-        body = results[0]
-    elif len(results) > 2 and random.random() < 0.5:
-        body = f"({results[0]}, ({', '.join(results[1:])}))"
-    else:
-        body = f"({', '.join(results)},)"
-    return f"lambda {', '.join(scope)}: {body}"
+    parameters = ", ".join(content_of)
+    return f"lambda {parameters}: {_result_text(random, results)}"
+
+
+def _result_text(random: Random, results: Sequence[str]) -> str:
+    """Write the results as a function returns them: alone, in a tuple, or in nested tuples."""
+    first, *further = results
+    if not further and random.random() < 0.8:
+        return first
+    if len(results) > 2 and random.random() < 0.5:
+        return tuple_text([first, tuple_text(further)])
+    return tuple_text(results)
 
 
 def _leaves(text: str, content: Any) -> Iterator[Source]:
-    """Iterate over the arrays of a content, depth first."""
+    """Iterate over the arrays of a content, depth first, each with the text that names it."""
     if isinstance(content, tuple):
         for index, item in enumerate(content):
             yield from _leaves(f"{text}[{index}]", item)
@@ -74,6 +81,7 @@ def _leaves(text: str, content: Any) -> Iterator[Source]:
 
 
 def _is_finite_float(source: Source) -> bool:
+    """Return whether a source is an array of finite floating-point numbers."""
     _, content = source
     return content.dtype.kind == "f" and bool(np.isfinite(content).all())
 
@@ -84,7 +92,10 @@ def _applications(
     floats: list[Source],
     inputs: list[Source],
 ) -> Iterator[str]:
-    """Iterate over the ops that can be applied to an array, with others of the same function."""
+    """Iterate over texts that apply an op to an array.
+
+    `floats` are the arrays that can be its second operand, and `inputs` those that can be labels.
+    """
     text, x = source
     yield f"ops.add({text}, {random.choice((1.0, -2.0))})"
     yield f"ops.multiply({text}, {random.choice((2.0, -1.0, 0.5))})"
@@ -97,18 +108,20 @@ def _applications(
     if x.ndim:
         yield f"ops.flatten({text})"
         yield f"ops.flatten({text})"
-    for name, y in floats:
+    for operand, y in floats:
         if y.dtype != x.dtype:
             continue
         if y.shape in (x.shape, ()):
-            yield f"ops.{random.choice(('add', 'multiply'))}({text}, {name})"
-        if x.ndim == y.ndim == 2 and x.shape[1] == len(y) and 0 not in x.shape:
-            yield f"ops.matmul({text}, {name})"
-        if x.ndim == y.ndim == 1:
-            yield f"ops.concatenate(({text}, {name}))"
+            op = random.choice(("add", "multiply"))
+            yield f"ops.{op}({text}, {operand})"
+        are_matrices = x.ndim == 2 and y.ndim == 2
+        if are_matrices and x.size and x.shape[1] == y.shape[0]:
+            yield f"ops.matmul({text}, {operand})"
+        if x.ndim == 1 and y.ndim == 1:
+            yield f"ops.concatenate(({text}, {operand}))"
     if x.ndim == 1 and x.size > 1:
-        cut = random.randrange(1, x.size)
-        yield f"ops.split({text}, [{cut}, {x.size - cut}])"
+        first_length = random.randrange(1, x.size)
+        yield f"ops.split({text}, [{first_length}, {x.size - first_length}])"
     if x.ndim == 4 and x.size and min(x.shape[2:]) >= 2:
         yield f"ops.avg_pool2d({text}, 2)"
     if x.ndim == 2 and x.size:
@@ -118,16 +131,17 @@ def _applications(
 
 
 def _are_labels(labels: np.ndarray, scores: np.ndarray) -> bool:
-    """Return whether an array has a class for each row of scores."""
-    if labels.dtype.kind not in "iu" or labels.shape != scores.shape[:1]:
+    """Return whether an array holds the number of a class for each row of scores."""
+    rows, classes = scores.shape
+    if labels.dtype.kind not in "iu" or labels.shape != (rows,):
         return False
-    return bool((labels >= 0).all() and (labels < scores.shape[1]).all())
+    return bool((labels >= 0).all() and (labels < classes).all())
 
 
 def draw_value_and_grad(model: Model) -> None:
-    """Differentiate a sum over some of the parameters.
+    """Differentiate a sum of terms by the parameters that they depend on.
 
-    Some of these are shared, unused, or among the further arguments.
+    A parameter may be used twice or not at all, and may also be passed as a constant.
     """
     random = model.random
     first = model.pick_floats(lambda value: value.content.size)
@@ -137,46 +151,57 @@ def draw_value_and_grad(model: Model) -> None:
         is_alike = value.device == first.device and content.dtype == first.content.dtype
         return bool(content.size) and is_alike
 
-    parameters = [first, *(model.pick_floats(suits) for _ in range(random.randrange(4)))]
-    further = [random.choice(parameters)] if random.random() < 0.4 else []
-    loss = _loss(random, parameters, further)
-    texts = [
-        f"ops.value_and_grad({loss})",
-        tuple_text([parameter.text for parameter in parameters]),
-        *(argument.text for argument in further),
+    further_parameters = [model.pick_floats(suits) for _ in range(random.randrange(4))]
+    parameters = [first, *further_parameters]
+    constant = random.choice(parameters) if random.random() < 0.4 else None
+    function = f"ops.value_and_grad({_loss(random, parameters, constant)})"
+    parameters_text = tuple_text([parameter.text for parameter in parameters])
+    call = f"launch({function}, {parameters_text})"
+    if constant is not None:
+        call = f"launch({function}, {parameters_text}, {constant.text})"
+    model.make(call, first.device, *parameters)
+
+
+def _loss(random: Random, parameters: Sequence[Value], constant: Value | None) -> str:
+    """Return the text of a lambda of parameters `p`, and of a constant `x` if there is one."""
+    used_numbers = [number for number in range(len(parameters)) if random.random() < 0.8] or [0]
+    repeated_count = random.choice((0, 0, 0, 1))
+    used_numbers += random.choices(used_numbers, k=repeated_count)
+    value_of = {f"p[{number}]": value for number, value in enumerate(parameters)}
+    signature = "p"
+    if constant is not None:
+        value_of["x"] = constant
+        signature = "p, x"
+    first_term, *further_terms = [
+        _term(random, f"p[{number}]", value_of) for number in used_numbers
     ]
-    model.make(f"launch({', '.join(texts)})", first.device, *parameters)
+    total = first_term
+    for term in further_terms:
+        total = f"ops.add({total}, {term})"
+    return f"lambda {signature}: {total}"
 
 
-def _loss(random: Random, parameters: Sequence[Value], further: Sequence[Value]) -> str:
-    """Write a function of parameters `p`, and of a further argument `x` if there is one."""
-    used = [number for number in range(len(parameters)) if random.random() < 0.8] or [0]
-    used += random.choices(used, k=random.choice((0, 0, 0, 1)))
-    named = {f"p[{number}]": value for number, value in enumerate(parameters)}
-    named |= dict(zip("x", further, strict=False))
-    body, *terms = (_term(random, f"p[{number}]", named) for number in used)
-    for term in terms:
-        body = f"ops.add({body}, {term})"
-    return f"lambda p{', x' if further else ''}: {body}"
+def _term(random: Random, text: str, value_of: dict[str, Value]) -> str:
+    """Write an expression of one number that depends on the parameter called `text`.
 
-
-def _term(random: Random, text: str, named: dict[str, Value]) -> str:
-    """Write one number that depends on a parameter."""
-    shape = named[text].content.shape
-    other = random.choice([name for name, value in named.items() if value.content.shape == shape])
+    `value_of` holds all values of the function, by the text that names them.
+    """
+    shape = value_of[text].content.shape
+    operands = [name for name, value in value_of.items() if value.content.shape == shape]
+    other = random.choice(operands)
     terms = [
         text,
         f"ops.multiply({text}, {other})",
         f"ops.add({text}, {other})",
         f"ops.multiply({text}, 2.0)",
     ]
-    if named[text].exact:
+    if value_of[text].exact:
         terms.append(f"ops.relu({text})")
-    terms.append(f"ops.power({text}, {random.choice((0, 1, 2, 2))})")
+    exponent = random.choice((0, 1, 2, 2))
+    terms.append(f"ops.power({text}, {exponent})")
     if shape:
-        terms += [
-            f"ops.{op}(ops.flatten({text}), ops.flatten({other}))" for op in ("add", "multiply")
-        ]
+        terms.append(f"ops.add(ops.flatten({text}), ops.flatten({other}))")
+        terms.append(f"ops.multiply(ops.flatten({text}), ops.flatten({other}))")
         terms.append(f"ops.flatten({text})")
     if len(shape) == 2 and shape[0] == shape[1]:
         terms.append(f"ops.matmul({text}, {other})")
@@ -186,90 +211,106 @@ def _term(random: Random, text: str, named: dict[str, Value]) -> str:
 
 
 def draw_training(model: Model) -> None:
-    """Train a network on some devices: gradients there, their sums, and a step.
+    """Train a network on some devices: compute gradients there, sum them, and take a step.
 
-    Gradients are summed as one tuple or one by one.
+    Gradients are summed as one tuple, or one parameter after the other.
     """
     random = model.random
     devices = model.some_devices(3)
     network, shapes = random.choice(list(NETWORKS.items()))
     dtype = random.choice(FLOATS)
     rows = random.choice((1, 5, len(devices)))
-    where = ", ".join(f"devices[{device}]" for device in devices)
+    device_texts = ", ".join(f"devices[{device}]" for device in devices)
     images = model.make_on(
-        f"split_and_load(data(({rows}, 1, 6, 6), {dtype}, 5), [{where}])", devices
+        f"split_and_load(data(({rows}, 1, 6, 6), {dtype}, 5), [{device_texts}])", devices
     )
-    classes = f"np.arange({rows}, dtype={random.choice(('np.uint8', 'np.int32', 'np.int64'))}) % 3"
-    labels = model.make_on(f"split_and_load({classes}, [{where}])", devices)
+    label_dtype = random.choice(("np.uint8", "np.int32", "np.int64"))
+    classes = f"np.arange({rows}, dtype={label_dtype}) % 3"
+    labels = model.make_on(f"split_and_load({classes}, [{device_texts}])", devices)
     arrays = tuple_text([f"data({shape}, {dtype}, 4) * 0.25" for shape in shapes])
     parameters = [model.make(f"asarray({arrays}, devices[{device}])", device) for device in devices]
     gradients = []
-    for inputs in zip(parameters, images, labels, strict=True):
-        texts = ", ".join(value.text for value in inputs)
-        step = model.make(
-            f"launch(ops.value_and_grad({network}), {texts})", inputs[0].device, *inputs
+    for old, shard, shard_labels in zip(parameters, images, labels, strict=True):
+        call = (
+            f"launch(ops.value_and_grad({network}), {old.text}, {shard.text}, {shard_labels.text})"
         )
-        gradients.append(step.item(1))
-    # For each device the values that hold the sums, and the sums as a text.
-    summed: list[list[Value]]
+        value_and_gradients = model.make(call, old.device, old, shard, shard_labels)
+        gradients.append(value_and_gradients.item(1))
     if random.random() < 0.5:
-        summed = [[total] for total in model.allreduce(gradients)]
-        texts_of_sums = [total.text for (total,) in summed]
+        for old, total in zip(parameters, model.allreduce(gradients), strict=True):
+            _take_step(model, old, total.text, [total])
     else:
-        # The last ones are ready first.
-        by_parameter = [
-            model.allreduce([of_device.item(index) for of_device in gradients])
-            for index in range(-1, -1 - len(shapes), -1)
-        ]
-        summed = [list(totals) for totals in zip(*reversed(by_parameter), strict=True)]
-        texts_of_sums = [tuple_text([total.text for total in totals]) for totals in summed]
-    for old, sums, text in zip(parameters, summed, texts_of_sums, strict=True):
-        model.make(f"launch(ops.sgd, {old.text}, {text}, 0.25)", old.device, consumes=[old, *sums])
+        totals_by_parameter = _sums_by_parameter(model, gradients, len(shapes))
+        for old, *totals in zip(parameters, *totals_by_parameter, strict=True):
+            text = tuple_text([total.text for total in totals])
+            _take_step(model, old, text, totals)
+
+
+def _sums_by_parameter(model: Model, gradients: Sequence[Value], count: int) -> list[list[Value]]:
+    """Sum the devices' gradients by one parameter after the other.
+
+    Return for each of `count` parameters the sums, one a device. The last gradients are summed
+    first, because they are ready first.
+    """
+    sums_from_last = []
+    for index in range(-1, -1 - count, -1):
+        terms = [of_device.item(index) for of_device in gradients]
+        sums_from_last.append(model.allreduce(terms))
+    return sums_from_last[::-1]
+
+
+def _take_step(model: Model, old: Value, gradients_text: str, gradients: Sequence[Value]) -> None:
+    """Update a device's parameters by gradients, whose tuple the program writes as a text."""
+    call = f"launch(ops.sgd, {old.text}, {gradients_text}, 0.25)"
+    model.make(call, old.device, consumes=[old, *gradients])
 
 
 WIDE = "lambda p, x: ops.total(ops.multiply(ops.add(ops.matmul(x, p[0]), ops.flatten(p[1])), x))"
 
 
 def draw_early_sums(model: Model) -> None:
-    """Sum the gradients one by one, the last first.
+    """Sum the gradients of a wide network one by one, mostly the last first.
 
-    That may overwrite what earlier gradients still need.
+    A sum may overwrite memory that earlier gradients still need.
     """
     random = model.random
     devices = model.some_devices(3)
     gradients = []
     for device in devices:
-        where = f"devices[{device}]"
-        x = model.make(f"asarray(np.eye(300, dtype=np.float32), {where})", device)
+        device_text = f"devices[{device}]"
+        x = model.make(f"asarray(np.eye(300, dtype=np.float32), {device_text})", device)
         arrays = "(data((300, 300), np.float32, 2), data((300, 30, 10), np.float32, 5))"
-        parameters = model.make(f"asarray({arrays}, {where})", device)
+        parameters = model.make(f"asarray({arrays}, {device_text})", device)
         call = f"launch(ops.value_and_grad({WIDE}), {parameters.text}, {x.text})"
-        gradients.append(model.make(call, device, parameters, x).item(1))
-    for index in random.choice(((1, 0), (-1, -2), (1,), (0, 1))):
-        for total in model.allreduce([of_device.item(index) for of_device in gradients]):
+        value_and_gradients = model.make(call, device, parameters, x)
+        gradients.append(value_and_gradients.item(1))
+    indices = random.choice(((1, 0), (-1, -2), (1,), (0, 1)))
+    for index in indices:
+        terms = [of_device.item(index) for of_device in gradients]
+        for total in model.allreduce(terms):
             if random.random() < 0.5:
                 model.read(total)
 
 
 def draw_steps(model: Model) -> None:
-    """Take steps with 1 to 70 parameters, of which one gradient may be NaN."""
+    """Take a step with 1 to 70 parameters; the first gradient may be NaN."""
     random = model.random
     device = random.randrange(model.devices)
     shape = random.choice(((), (3,), (2, 3)))
     dtype = random.choice((*FLOATS, "(np.float32, np.float64)[k % 2]"))
-    broken = random.choice(("", "", " * (np.nan if k == 0 else 1)"))
+    factor = random.choice(("", "", " * (np.nan if k == 0 else 1)"))
+    has_nan = factor != ""
     count = random.choice((1, 2, 5, 45, 52, 61, 70))
-    old, gradients = (
-        model.make(
-            f"asarray(tuple(np.array({text}, {dtype}) for k in range({count})), devices[{device}])",
-            device,
-        )
-        for text in (f"data({shape}, {dtype}, k % 5 + 1)", f"data({shape}, {dtype}, 3){broken}")
-    )
-    if not broken and random.random() < 0.4:
-        model.make(
-            f"launch(ops.sgd, {old.text}, {gradients.text}, 0.5)", device, consumes=[old, gradients]
-        )
+
+    def load(array_text: str) -> Value:
+        arrays = f"tuple(np.array({array_text}, {dtype}) for k in range({count}))"
+        return model.make(f"asarray({arrays}, devices[{device}])", device)
+
+    old = load(f"data({shape}, {dtype}, k % 5 + 1)")
+    gradients = load(f"data({shape}, {dtype}, 3){factor}")
+    if not has_nan and random.random() < 0.4:
+        call = f"launch(ops.sgd, {old.text}, {gradients.text}, 0.5)"
+        model.make(call, device, consumes=[old, gradients])
         return
     guard = model.make(f"asarray(np.ones(1, np.float32), devices[{device}])", device)
     call = f"launch(ops.sgd_while_finite, {old.text}, {gradients.text}, 0.5, {guard.text})"

@@ -47,24 +47,24 @@ def expected_values(program: Program) -> dict[str, Any]:
 def judge(
     program: Program, engine: str, events: Iterable[Event], is_over: bool = True
 ) -> Finding | None:
-    """Return the first thing in the events of a program on an engine that is not as the protocol
-    says.
+    """Return the first fault in the events of a program: where they differ from the protocol.
 
-    If the program is not over, because it hung or crashed, what is missing is no fault.
+    If the program is not over, because it hung or crashed, a missing event is no fault.
     """
     expected = expected_values(program)
     fails = any(statement.stand_in for statement in program.statements)
-    otherwise = _other_values(program) if fails else expected
-    thread_of: dict[int, _Thread] = {}
+    otherwise = _values_after_other_results(program) if fails else expected
+    thread_of_position: dict[int, _Thread] = {}
     threads: list[_Thread] = []
     for positions in program.threads():
         thread = _Thread(program, engine, positions, expected, otherwise)
         threads.append(thread)
-        thread_of |= dict.fromkeys(positions, thread)
+        for position in positions:
+            thread_of_position[position] = thread
     for event in events:
-        if event.position not in thread_of:
+        if event.position not in thread_of_position:
             return Finding("answers for a statement that the program does not have")
-        finding = thread_of[event.position].fault_in(event)
+        finding = thread_of_position[event.position].fault_in(event)
         if finding is not None:
             return finding
     if is_over:
@@ -76,11 +76,11 @@ def judge(
 
 
 def difference(got: Any, expected: Any) -> str:
-    """Say how a value differs from what is expected; empty if it does not."""
+    """Say how a value differs from the expected one; an empty text if it does not."""
     if isinstance(expected, tuple):
         if not isinstance(got, tuple) or len(got) != len(expected):
             return f"gives {short(got)}; NumPy: {short(expected)}"
-        return next(filter(None, map(difference, got, expected)), "")
+        return _first_difference(got, expected)
     if isinstance(expected, int):
         is_equal = isinstance(got, int) and got == expected
         return "" if is_equal else f"gives {short(got)}; NumPy: {expected}"
@@ -93,15 +93,27 @@ def difference(got: Any, expected: Any) -> str:
     return f"gives wrong numbers: {short(got)}; NumPy: {short(expected)}"
 
 
+def _first_difference(values: Sequence[Any], expected_values: Sequence[Any]) -> str:
+    """Say how the first value that differs does so; an empty text if all are as expected."""
+    for value, expected in zip(values, expected_values, strict=True):
+        how = difference(value, expected)
+        if how:
+            return how
+    return ""
+
+
 def short(value: Any) -> str:
     """Write a value in one line, with dots in the middle if it is long."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(short, value))})"
-    text = " ".join(np.array2string(np.asarray(value), threshold=8, edgeitems=2).split())
+        items = ", ".join(short(item) for item in value)
+        return f"({items})"
+    lines = np.array2string(np.asarray(value), threshold=8, edgeitems=2)
+    text = " ".join(lines.split())
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def _close(got: np.ndarray, expected: np.ndarray) -> bool:
+    """Return whether two arrays of one shape and dtype are equal within the tolerance."""
     tolerance = TOLERANCES.get(expected.dtype)
     if tolerance is None:
         return bool(np.array_equal(got, expected))
@@ -110,25 +122,26 @@ def _close(got: np.ndarray, expected: np.ndarray) -> bool:
     return bool(np.allclose(got, expected, rtol=0, atol=tolerance * scale, equal_nan=True))
 
 
-def _other_values(program: Program) -> dict[str, Any]:
-    """Return the values with other numbers in the place of what fails: what differs depends on
-    it.
+def _values_after_other_results(program: Program) -> dict[str, Any]:
+    """Run a program on the reference with changed numbers wherever a computation is to fail.
+
+    A value that differs from the expected one therefore depends on a failed computation.
     """
     namespace = reference_namespace(program.devices)
     for statement in program.statements:
-        # A number that has become another one may be no label any more; what depends on it has no
-        # name then.
+        # A changed number may be no label any more; values that depend on it then have no name.
         with suppress(Exception):
             exec(statement.for_reference, namespace)
             if statement.stand_in:
-                namespace |= {
-                    name: tree_map(_another, namespace[name]) for name in statement.defines
-                }
+                for name in statement.defines:
+                    namespace[name] = tree_map(_another, namespace[name])
     return namespace
 
 
 def _another(x: np.ndarray) -> np.ndarray:
-    return np.asarray(~x if x.dtype == bool else x + 1, x.dtype)
+    """Return an array of other numbers, with the same shape and dtype."""
+    changed = ~x if x.dtype == bool else x + 1
+    return np.asarray(changed, x.dtype)
 
 
 @final
@@ -156,7 +169,7 @@ class _Thread:
         """The verbs that have yet to refuse, after the backend has rightly failed."""
 
     def fault_in(self, event: Event) -> Finding | None:
-        """Return what is wrong with the next event of this thread."""
+        """Return the finding if the next event of this thread is wrong, or None."""
         if event.verb:
             return self._fault_in_verb(event)
         position = self._next_position()
@@ -179,9 +192,11 @@ class _Thread:
         return Finding(what, position) if what else None
 
     def fault_at_end(self) -> Finding | None:
-        """Return what is wrong if this thread has no further event."""
+        """Return the finding if this thread must not end here, or None."""
         if self._refusing is not None:
-            return Finding("calls too few verbs after a failure") if self._refusing else None
+            if self._refusing:
+                return Finding("calls too few verbs after a failure")
+            return None
         if self._next_position() is not None:
             return Finding("leaves out a statement")
         if self._failing:
@@ -189,8 +204,9 @@ class _Thread:
         return None
 
     def _next_position(self) -> int | None:
-        """Take the next statement that has to be run, and leave out those that use what was
-        refused.
+        """Take the position of the next statement that has to be run; None if there is none.
+
+        Statements that use a refused value are left out.
         """
         while self._due:
             position = self._due.popleft()
@@ -201,13 +217,15 @@ class _Thread:
         return None
 
     def _fault_in_values(self, statement: Statement, values: Sequence[Any]) -> str:
-        """Say what is wrong if a statement raises nothing."""
-        if statement.fails == "request" or (
-            statement.fails == "device" and self._engine == "async"
-        ):
+        """Say what is wrong with a statement that returns these values; an empty text: nothing."""
+        # An engine with queues knows devices.
+        knows_devices = self._engine == "async"
+        if statement.fails == "request" or (statement.fails == "device" and knows_devices):
             return "raises no BackendError"
         names = statement.defines
-        if statement.fails in ("computation", "either") or self._uncomputed & set(statement.uses):
+        fails_itself = statement.fails in ("computation", "either")
+        uses_failed = not self._uncomputed.isdisjoint(statement.uses)
+        if fails_itself or uses_failed:
             self._uncomputed |= set(names)
             if statement.waits and self._has_waited_for_failure(statement):
                 return "raises no ComputationError, though computing it failed"
@@ -216,30 +234,27 @@ class _Thread:
         if len(values) != len(names):
             return "answers with too few values"
         expected = [self._expected[name] for name in names]
-        return next(filter(None, map(difference, values, expected)), "")
+        return _first_difference(values, expected)
 
     def _has_waited_for_failure(self, statement: Statement) -> bool:
-        """Return whether a statement cannot be over without the failure of what it waits for."""
+        """Return whether a statement that waits must have met the failed computation."""
         if statement.defines:
-            return any(
-                is_uncomputed for name in statement.defines for is_uncomputed in self._depends(name)
-            )
-        # It may wait for only an item that was computed from what did not fail.
-        return all(
-            is_uncomputed for name in statement.uses for is_uncomputed in self._depends(name)
-        )
+            return any(self._depend_on_failure(statement.defines))
+        # The statement may wait for a single item of a value, which may not depend on the failure.
+        return all(self._depend_on_failure(statement.uses))
 
     def _fault_in_refusal(self, statement: Statement, message: str) -> str:
-        """Say what is wrong if a statement raises BackendError."""
+        """Say what is wrong with a statement that raises BackendError; an empty text: nothing."""
         if statement.fails in ("", "computation"):
             return f"raises BackendError: {message}"
         self._refused |= set(statement.defines)
-        # Refused at the call, it is no computation that failed.
-        self._failing = self._failing and statement.fails != "either"
+        # The call was refused, so the computation that could have failed never began.
+        if statement.fails == "either":
+            self._failing = False
         return ""
 
     def _fault_in_verb(self, event: Event) -> Finding | None:
-        """Return what is wrong with a verb that was called after a failure."""
+        """Return the finding if a verb that was called after a failure does not refuse, or None."""
         if not self._refusing or self._refusing.popleft() != event.verb:
             return Finding("calls another verb than the next one")
         match event.outcome:
@@ -250,11 +265,13 @@ class _Thread:
         raised = f"{event.verb} raises {event.error} after a failure"
         return Finding(f"{raised}, not ComputationError: {event.message}")
 
-    def _depends(self, name: str) -> Iterator[bool]:
-        """Iterate over the arrays of a value: whether each depends on what failed."""
-        leaves = list(tree_leaves(self._expected[name]))
-        if name not in self._otherwise:
-            yield from [True] * len(leaves)
-            return
-        for x, other in zip(leaves, tree_leaves(self._otherwise[name]), strict=True):
-            yield not np.array_equal(x, other, equal_nan=True)
+    def _depend_on_failure(self, names: Iterable[str]) -> Iterator[bool]:
+        """Iterate over the arrays of these values: whether each depends on a failed computation."""
+        for name in names:
+            arrays = list(tree_leaves(self._expected[name]))
+            if name not in self._otherwise:
+                yield from [True] * len(arrays)
+                continue
+            other_arrays = tree_leaves(self._otherwise[name])
+            for x, other in zip(arrays, other_arrays, strict=True):
+                yield not np.array_equal(x, other, equal_nan=True)

@@ -62,6 +62,7 @@ class Model:
         self._named = 0
 
     def program(self) -> Program:
+        """Return the program of the statements so far."""
         return Program(self.devices, tuple(self.statements))
 
     def make(
@@ -73,19 +74,18 @@ class Model:
         fails: Failure = "",
         stand_in: str = "",
     ) -> Value:
-        """Add the call of a verb that gives one value."""
+        """Add the call of a verb that gives one value, and return that value."""
         name = self._new_name("v")
+        source = f"{name} = backend.{call}"
         stand_in = f"{name} = backend.{stand_in}" if stand_in else ""
-        statement = Statement(
-            f"{name} = backend.{call}", (name,), _names(uses, consumes), device, fails, stand_in
-        )
+        statement = Statement(source, (name,), _names(uses, consumes), device, fails, stand_in)
         self._add(statement, {name: device}, consumes)
         return self._values[name]
 
     def make_on(
         self, call: str, devices: Sequence[int], consumes: Sequence[Value] = ()
     ) -> list[Value]:
-        """Add the call of a verb that gives a value on each of some devices."""
+        """Add the call of a verb that gives one value for each device, and return those values."""
         device_of = {self._new_name("v"): device for device in devices}
         names = tuple(device_of)
         comma = "," if len(names) == 1 else ""
@@ -94,11 +94,10 @@ class Model:
         return [self._values[name] for name in names]
 
     def allreduce(self, terms: Sequence[Value]) -> list[Value]:
-        """Add the sum of values, one of each device."""
+        """Add the sum of one value per device, and return the sum on each of these devices."""
         texts = ", ".join(term.text for term in terms)
-        return self.make_on(
-            f"allreduce([{texts}])", [term.device for term in terms], consumes=terms
-        )
+        devices = [term.device for term in terms]
+        return self.make_on(f"allreduce([{texts}])", devices, consumes=terms)
 
     def read(self, value: Value) -> None:
         """Add a statement that brings a value to NumPy, to be compared."""
@@ -107,10 +106,7 @@ class Model:
     def read_from(
         self, source: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = ""
     ) -> None:
-        """Add a statement that computes what is to be compared.
-
-        These are NumPy's arrays, or a number of Python's.
-        """
+        """Add a statement whose result is compared: NumPy's arrays, or a number of Python's."""
         name = self._new_name("r")
         statement = Statement(
             f"{name} = {source}", (name,), _names(uses, consumes), fails=fails, waits=True
@@ -133,13 +129,14 @@ class Model:
         self._add(statement, consumes=consumes)
 
     def drop(self, value: Value) -> None:
-        """Add a statement that forgets a name; what shares its memory stays."""
+        """Add a statement that forgets a name; values that share its memory stay."""
         self._add(Statement(f"del {value.name}", (), (value.name,), stand_in="pass"))
         del self._values[value.name]
 
     def consumable(self, *contents: Content) -> bool:
         """Return whether no two arrays of these values overlap."""
-        return not any(_overlap(*pair) for pair in combinations(tree_leaves(contents), 2))
+        pairs = combinations(tree_leaves(contents), 2)
+        return not any(_overlap(x, y) for x, y in pairs)
 
     def values(self) -> Iterator[Value]:
         """Iterate over all values and their items that may be used, the newest first."""
@@ -156,25 +153,29 @@ class Model:
         candidates = [value for value in self.values() if suits(value)]
         if not candidates:
             raise UnsuitableError
-        return candidates[int(len(candidates) * self.random.random() ** 3 * 0.999)]
+        # The candidates begin with the newest; the third power draws mostly from there.
+        share_of_list = self.random.random() ** 3 * 0.999
+        return candidates[int(len(candidates) * share_of_list)]
 
     def pick_array(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
+        """Choose a value that is an array, and no tuple."""
         return self.pick(lambda value: isinstance(value.content, np.ndarray) and suits(value))
 
     def pick_floats(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
         """Choose an array of finite floating-point numbers."""
 
         def is_suitable(value: Value) -> bool:
-            is_float = value.content.dtype.kind == "f"
-            return is_float and bool(np.isfinite(value.content).all()) and bool(suits(value))
+            if value.content.dtype.kind != "f":
+                return False
+            is_finite = bool(np.isfinite(value.content).all())
+            return is_finite and bool(suits(value))
 
         return self.pick_array(is_suitable)
 
     def some_devices(self, most: int = 9) -> list[int]:
         """Choose at least one device, in any order."""
-        return self.random.sample(
-            range(self.devices), self.random.randint(1, min(most, self.devices))
-        )
+        count = self.random.randint(1, min(most, self.devices))
+        return self.random.sample(range(self.devices), count)
 
     def _add(
         self,
@@ -188,22 +189,31 @@ class Model:
         if any(_too_large(self._namespace[name]) for name in device_of):
             raise UnsuitableError
         self.statements.append(replace(statement, thread=self.thread))
-        used = [self._values[name] for name in statement.uses if name in self._values]
-        exact = "cross_entropy" not in statement.source and all(value.exact for value in used)
+        used_values = [self._values[name] for name in statement.uses if name in self._values]
+        is_exact = all(value.exact for value in used_values)
+        if "cross_entropy" in statement.source:
+            is_exact = False
         for name, device in device_of.items():
             content = self._namespace[name]
-            self._values[name] = Value(name, name, content, device, self.thread, exact)
-        consumed = list(tree_leaves([value.content for value in consumes]))
-        if consumed:
-            for leaf in tree_leaves([value.content for value in self._values.values()]):
-                if any(_overlap(leaf, gone) for gone in consumed):
-                    self._unusable.add(id(leaf))
+            self._values[name] = Value(name, name, content, device, self.thread, is_exact)
+        self._forbid_memory_of(consumes)
+
+    def _forbid_memory_of(self, consumed: Sequence[Value]) -> None:
+        """Let no further statement use an array that may share memory with a consumed value."""
+        consumed_arrays = list(tree_leaves([value.content for value in consumed]))
+        if not consumed_arrays:
+            return
+        for array in tree_leaves([value.content for value in self._values.values()]):
+            if any(_overlap(array, consumed_array) for consumed_array in consumed_arrays):
+                self._unusable.add(id(array))
 
     def _new_name(self, letter: str) -> str:
+        """Return a name that the program does not have yet."""
         self._named += 1
         return f"{letter}{self._named}"
 
     def _usable(self, content: Content) -> bool:
+        """Return whether no array of a content has been consumed."""
         return not any(id(leaf) in self._unusable for leaf in tree_leaves(content))
 
     def _with_items(self, value: Value) -> Iterator[Value]:
@@ -212,26 +222,32 @@ class Model:
         if not isinstance(value.content, tuple):
             return
         length = len(value.content)
-        indices = range(length) if length <= 4 else self.random.sample(range(length), 3)
+        indices: Sequence[int] = range(length)
+        if length > 4:
+            indices = self.random.sample(indices, 3)
         for index in indices:
-            from_end = self.random.random() >= 0.7
-            yield from self._with_items(value.item(index - length if from_end else index))
+            is_counted_from_end = self.random.random() >= 0.7
+            item_index = index - length if is_counted_from_end else index
+            yield from self._with_items(value.item(item_index))
 
 
 def tuple_text(texts: Sequence[str]) -> str:
-    """Write a tuple."""
+    """Return a tuple's text, made of the texts of its items."""
     comma = "," if len(texts) == 1 else ""
     return f"({', '.join(texts)}{comma})"
 
 
 def _names(*groups: Sequence[Value]) -> tuple[str, ...]:
+    """Return the names of values, each once."""
     return tuple(dict.fromkeys(value.name for values in groups for value in values))
 
 
 def _overlap(x: np.ndarray, y: np.ndarray) -> bool:
+    """Return whether two arrays may share memory."""
     return x is y or np.may_share_memory(x, y)
 
 
 def _too_large(content: Content) -> bool:
+    """Return whether a content has a floating-point number above `LARGEST`."""
     floats = [leaf for leaf in tree_leaves(content) if leaf.dtype.kind == "f"]
     return any((np.abs(leaf) > LARGEST).any() for leaf in floats)

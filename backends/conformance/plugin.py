@@ -15,6 +15,7 @@ from backends.registry import load
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that name backends, and say which programs they run."""
     group = parser.getgroup("conformance", "backends of parallel-core")
     group.addoption(
         "--conformance",
@@ -34,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
+    """Add a test for each backend that is named."""
     limits = Limits(
         seed=config.getoption("conformance_seed"), programs=config.getoption("conformance_programs")
     )
@@ -44,19 +46,21 @@ def pytest_collection_modifyitems(
 
 
 class _Programs(pytest.Item):
+    """A test that runs random programs on one backend."""
+
     def __init__(self, *, backend: str, limits: Limits, **of_item: Any) -> None:
         super().__init__(**of_item)
         self._backend, self._limits = backend, limits
 
     def runtest(self) -> None:
+        """Fail with the first program in which the backend does something wrong."""
         name, _, engine = self._backend.partition(":")
-        arguments: dict[str, Any] = {
-            "threads_per_device": 1,
-            **({"engine": engine} if engine else {}),
-        }
-        written = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        arguments: dict[str, Any] = {"threads_per_device": 1}
+        if engine:
+            arguments["engine"] = engine
+        arguments_text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
         for found in search(partial(load, name, **arguments), self._limits):
-            text = found.text(f"load({name!r}, {{}}, {written})")
+            text = found.text(f"load({name!r}, {{}}, {arguments_text})")
             # The program says more than a traceback through the suite.
             pytest.fail(
                 f"{found.finding.what}, in program {found.number}, shortened:\n\n{text}",

@@ -60,7 +60,7 @@ from backends import Device, load"""
 
 
 def namespace_for(backend: Any) -> dict[str, Any]:
-    """Return the names that statements find."""
+    """Return the names that statements find, with their values, on a backend."""
     namespace = {
         "np": np,
         "Device": Device,
@@ -96,13 +96,14 @@ class Statement:
 
     @property
     def for_reference(self) -> str:
+        """Return the source that the reference runs."""
         return self.stand_in or self.source
 
 
 @final
 @dataclass(frozen=True)
 class Program:
-    """Statements over a backend of so many devices."""
+    """A program: statements over a backend, and the number of its devices."""
 
     devices: int
     statements: tuple[Statement, ...]
@@ -129,13 +130,13 @@ class Program:
     def text(self, loading: str) -> str:
         """Write the program as Python; `loading` makes the backend."""
         body = "\n".join(self._body())
-        functions = [
-            f"\n{text}" for name, text in FUNCTIONS.items() if re.search(rf"\b{name}\b", body)
-        ]
+        words = set(re.findall(r"\w+", body))
+        functions = [f"\n{text}" for name, text in FUNCTIONS.items() if name in words]
         making = f"\nbackend = {loading}\nops, devices = backend.ops, backend.devices"
         return "\n".join((IMPORTS, making, *functions, f"\n{body}\n"))
 
     def _body(self) -> Iterator[str]:
+        """Iterate over the lines of the statements, in a function for each of several threads."""
         threads = self.threads()
         if len(threads) == 1:
             yield from (statement.source for statement in self.statements)
@@ -144,16 +145,12 @@ class Program:
             yield f"def thread{number}():"
             yield from (f"    {self.statements[position].source}" for position in positions)
             yield ""
-        yield (
-            "threads = "
-            f"[{', '.join(f'Thread(target=thread{number})' for number in range(len(threads)))}]"
-        )
-        yield from (
-            "for thread in threads:",
-            "    thread.start()",
-            "for thread in threads:",
-            "    thread.join()",
-        )
+        constructors = [f"Thread(target=thread{number})" for number in range(len(threads))]
+        yield f"threads = [{', '.join(constructors)}]"
+        yield "for thread in threads:"
+        yield "    thread.start()"
+        yield "for thread in threads:"
+        yield "    thread.join()"
 
 
 @final
@@ -180,7 +177,10 @@ class Reference(BaseBackend):
         return _copy(x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        total = tree_map(lambda *terms: np.sum(terms, axis=0, dtype=terms[0].dtype), *xs)
+        def sum_of(*terms: np.ndarray) -> np.ndarray:
+            return np.sum(terms, axis=0, dtype=terms[0].dtype)
+
+        total = tree_map(sum_of, *xs)
         return tuple(_copy(total) for _ in xs)
 
     def asarray(self, x: Array, device: Device) -> Array:  # noqa: ARG002
@@ -191,12 +191,15 @@ class Reference(BaseBackend):
 
 
 def reference_namespace(devices: int) -> dict[str, Any]:
+    """Return the names that statements find on the reference with these devices."""
     return namespace_for(Reference(devices)) | {"late": _at_once}
 
 
 def _at_once(x: Array, m: Array) -> Array:  # noqa: ARG001
+    """Return a copy of `x`: `late` for the reference, which has no need to be slow."""
     return x.copy()
 
 
 def _copy(x: Array) -> Array:
+    """Return a copy of an array, or of all arrays of a tuple, that lies row by row."""
     return tree_map(lambda leaf: np.array(leaf, order="C"), x)

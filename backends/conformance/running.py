@@ -59,9 +59,9 @@ Report = Callable[[Event], object]
 
 
 def record(loaded: Loaded, answer: Answer, program: Program, anew: bool) -> None:
-    """Run a program, maybe on a new backend.
+    """Run a program, on a new backend if `anew`.
 
-    Answer with its engine, and with the events as they come.
+    Answer with the backend's engine first, and then with each event as it comes.
     """
     backend = loaded.on(program.devices, anew)
     answer(backend.engine)
@@ -78,14 +78,15 @@ def run(program: Program, backend: Backend, report: Report) -> None:
         compile(statement.source, f"<statement {position}>", "exec")
         for position, statement in enumerate(program.statements)
     ]
-    first, *others = [
+    run_first, *run_others = [
         partial(_run_thread, program, positions, codes, backend, report)
         for positions in program.threads()
     ]
-    threads = [threading.Thread(target=other) for other in others]
+    threads = [threading.Thread(target=run_thread) for run_thread in run_others]
     for thread in threads:
         thread.start()
-    first()
+    # The first thread of the program is this one.
+    run_first()
     for thread in threads:
         thread.join()
 
@@ -97,9 +98,9 @@ def _run_thread(
     backend: Backend,
     report: Report,
 ) -> None:
-    """Run the statements of one Python thread, until one fails.
+    """Run the statements of one Python thread, until a statement fails.
 
-    Leave out those that use what was refused.
+    A statement that is refused defines nothing, so those that use its values are left out.
     """
     namespace = namespace_for(backend)
     refused: set[str] = set()
@@ -119,12 +120,14 @@ def _run_thread(
             if event.outcome == "fails":
                 _call_verbs(position, backend, report)
             return
-        values = [namespace[name] for name in statement.defines] if statement.waits else []
+        values = []
+        if statement.waits:
+            values = [namespace[name] for name in statement.defines]
         report(_returned(position, "", values))
 
 
 def _call_verbs(position: int, backend: Backend, report: Report) -> None:
-    """Call all verbs after a statement has failed, until one does not refuse."""
+    """Call all verbs after a statement has failed, and report each, until one does not refuse."""
     x = np.zeros(2, np.float32)
     device = backend.devices[0]
     arguments: dict[str, tuple[Any, ...]] = {
@@ -150,10 +153,12 @@ def _call_verbs(position: int, backend: Backend, report: Report) -> None:
 
 
 def _returned(position: int, verb: str, values: list[Any]) -> Event:
+    """Return the event of a call that returned."""
     return Event(position, verb, "returns", "", "", values)
 
 
 def _raised(position: int, verb: str, error: BaseException) -> Event:
+    """Return the event of a call that raised an error."""
     outcome: Outcome
     match error:
         case ComputationError():
@@ -162,5 +167,5 @@ def _raised(position: int, verb: str, error: BaseException) -> Event:
             outcome = "refuses"
         case _:
             outcome = "raises"
-    message = next(iter(message_of(error).splitlines()), "")
-    return Event(position, verb, outcome, type(error).__name__, message, [])
+    first_line, *_ = message_of(error).splitlines() or [""]
+    return Event(position, verb, outcome, type(error).__name__, first_line, [])

@@ -4,6 +4,7 @@ What is found is made shorter. They run in a separate process, which is killed w
 backend that hangs cannot be unwound.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -22,12 +23,10 @@ from backends.conformance.serving import Loader, Task
 from backends.conformance.worker import RaisedError, Worker, WorkError
 
 RUNS_IN_SHRINKING = 5
-"""What depends on the timing shows itself in one of so many runs, or else the program stays as long
-as it is.
-"""
+"""Runs of a shorter program whose fault depends on timing: one of them must show the fault."""
 MAX_SECONDS = 45
 MAX_ELEMENTS = 12
-"""So many numbers of an array are written out."""
+"""The most numbers of an array that are written out."""
 MAX_LEAVES = 6
 MAX_STACK_LINES = 60
 
@@ -42,19 +41,20 @@ class Found:
     finding: Finding
 
     def text(self, loading: str) -> str:
-        """Write the program, with what is wrong behind its statement, and each thread's stack if it
-        hangs.
+        """Write the program, with the finding behind its statement, and the stacks if it hangs.
 
         In `loading`, the call that loads the backend, `{}` stands for the number of devices.
         """
-        statements = [*self.program.statements]
-        if (position := self.finding.position) is not None:
+        statements = list(self.program.statements)
+        position = self.finding.position
+        if position is not None:
             source = f"{statements[position].source}  # {self.finding.what}"
             statements[position] = replace(statements[position], source=source)
-        text = replace(self.program, statements=tuple(statements)).text(
-            loading.format(self.program.devices)
-        )
-        return "\n".join(filter(None, (text, self.finding.stacks)))
+        commented_program = replace(self.program, statements=tuple(statements))
+        text = commented_program.text(loading.format(self.program.devices))
+        if self.finding.stacks:
+            text = f"{text}\n{self.finding.stacks}"
+        return text
 
 
 @final
@@ -79,27 +79,31 @@ class Limits:
 def search(
     load: Loader, limits: Limits, on_program: Callable[[int, float], object] = lambda *_: None
 ) -> Iterator[Found]:
-    """Iterate over what is found, each kind once.
+    """Iterate over the failing programs that are found, one for each kind of finding.
 
-    `on_program` receives the number of programs and the seconds.
+    `on_program` is called before each program with the number of programs before it, and the
+    seconds that have passed.
     """
     start = monotonic()
     kinds: set[str] = set()
     with closing(Runner(load, limits)) as runner:
         for number in count(limits.first):
-            done, elapsed = number - limits.first, monotonic() - start
-            on_program(done, elapsed)
-            if done == limits.programs or (
-                limits.seconds is not None and elapsed >= limits.seconds
-            ):
+            programs_done = number - limits.first
+            elapsed = monotonic() - start
+            on_program(programs_done, elapsed)
+            if programs_done == limits.programs:
                 return
-            # It does not depend on the programs before it.
-            program = draw_program(Random(f"{limits.seed}/{number}"), limits.devices)
+            if limits.seconds is not None and elapsed >= limits.seconds:
+                return
+            # A program does not depend on the programs before it.
+            random = Random(f"{limits.seed}/{number}")
+            program = draw_program(random, limits.devices)
             finding = runner.run(program)
             if finding is None or finding.kind in kinds:
                 continue
             kinds.add(finding.kind)
-            yield Found(number, *_shortest(runner, program, finding))
+            shortest, its_finding = _shortest(runner, program, finding)
+            yield Found(number, shortest, its_finding)
 
 
 class Conformance:
@@ -148,9 +152,10 @@ class Runner:
     def run(
         self, program: Program, times: int = 1, deadline: float | None = None
     ) -> Finding | None:
-        """Run a program so many times, or until something is found.
+        """Run a program up to `times` times, until something is found; return the finding, if any.
 
-        Raises BackendError if the backend cannot load.
+        `deadline` is the time of a run in seconds, by default that of the limits. Raises
+        BackendError if the backend cannot load.
         """
         for _ in range(times):
             finding = self._run_once(program, deadline or self.deadline)
@@ -160,6 +165,7 @@ class Runner:
         return None
 
     def _run_once(self, program: Program, deadline: float) -> Finding | None:
+        """Run a program once in the other process, and return the finding, if any."""
         engine = ""
         events: list[Event] = []
         try:
@@ -181,70 +187,100 @@ class Runner:
 
 
 def _shortest(runner: Runner, program: Program, finding: Finding) -> tuple[Program, Finding]:
+    """Return a program as short as can be made in which the same is found, and its finding."""
     # A hang costs its deadline each time.
     deadline = min(runner.deadline, 4)
-    always = all(runner.run(program, 1, deadline) for _ in range(3))
-    return _shrink(
-        program, finding, lambda one: runner.run(one, 1 if always else RUNS_IN_SHRINKING, deadline)
-    )
+    fails_always = all(runner.run(program, 1, deadline) for _ in range(3))
+    times = 1 if fails_always else RUNS_IN_SHRINKING
+
+    def check(shorter: Program) -> Finding | None:
+        return runner.run(shorter, times, deadline)
+
+    return _shrink(program, finding, check)
 
 
 def _shrink(
     program: Program, finding: Finding, check: Callable[[Program], Finding | None]
 ) -> tuple[Program, Finding]:
-    """Return a shorter program in which the same is found; `check` runs one."""
+    """Return the shortest program in which `check` finds the same kind of fault, and the finding.
+
+    It takes the first shorter program with that fault, and begins again with it.
+    """
     end = monotonic() + MAX_SECONDS
-    progress = True
-    while progress:
-        progress = False
-        for shorter in _shorter(program):
+    is_shorter = True
+    while is_shorter:
+        is_shorter = False
+        for shorter_program in _shorter(program):
             if monotonic() > end:
                 return program, finding
-            found = check(shorter)
-            if found and found.kind == finding.kind:
-                program, finding, progress = shorter, found, True
+            its_finding = check(shorter_program)
+            if its_finding is not None and its_finding.kind == finding.kind:
+                program, finding = shorter_program, its_finding
+                is_shorter = True
                 break
     return program, finding
 
 
 def _shorter(program: Program) -> Iterator[Program]:
-    """Iterate over programs with fewer statements, or simpler ones, those first that lack most."""
+    """Iterate over shorter or simpler programs, those first that lack most."""
+    yield from _single_threads(program)
+    yield from _with_fewer_statements(program)
+    yield from _with_values_loaded(program)
+
+
+def _single_threads(program: Program) -> Iterator[Program]:
+    """Iterate over the programs of the threads, if there are several, each alone."""
     threads = program.threads()
-    if len(threads) > 1:
-        for positions in threads:
-            alone = tuple(replace(program.statements[position], thread=0) for position in positions)
-            yield replace(program, statements=alone)
-    # The last statement of each thread waits for all.
-    removable = sorted(position for positions in threads for position in positions[:-1])
+    if len(threads) == 1:
+        return
+    for positions in threads:
+        alone = tuple(replace(program.statements[position], thread=0) for position in positions)
+        yield replace(program, statements=alone)
+
+
+def _with_fewer_statements(program: Program) -> Iterator[Program]:
+    """Iterate over the programs that lack half of the statements, a quarter, down to a single one.
+
+    Of each length the last statements are left out first.
+    """
+    # The last statement of each thread waits for all, and stays.
+    removable: list[int] = []
+    for positions in program.threads():
+        removable += positions[:-1]
+    removable.sort()
     length = len(removable) // 2
     while length:
         for start in range(len(removable) - length, -1, -length):
             yield program.without(removable[start : start + length])
         length //= 2
+
+
+def _with_values_loaded(program: Program) -> Iterator[Program]:
+    """Iterate over the programs in which one computed value is loaded as an array instead."""
     values = expected_values(program)
     for position, statement in enumerate(program.statements):
         if statement.device is None or statement.uses == ():
             continue
         (name,) = statement.defines
-        leaves = list(tree_leaves(values[name]))
-        if len(leaves) <= MAX_LEAVES and all(
-            leaf.size <= MAX_ELEMENTS or leaf.dtype.kind == "f" for leaf in leaves
-        ):
-            source = (
-                f"{name} = backend.asarray({_literal(values[name])}, devices[{statement.device}])"
-            )
-            simple = replace(statement, source=source, uses=(), fails="", stand_in="")
-            yield replace(
-                program,
-                statements=(
-                    *program.statements[:position],
-                    simple,
-                    *program.statements[position + 1 :],
-                ),
-            )
+        if not _can_be_written(values[name]):
+            continue
+        literal = _literal(values[name])
+        source = f"{name} = backend.asarray({literal}, devices[{statement.device}])"
+        statements = list(program.statements)
+        statements[position] = replace(statement, source=source, uses=(), fails="", stand_in="")
+        yield replace(program, statements=tuple(statements))
+
+
+def _can_be_written(content: Any) -> bool:
+    """Return whether `_literal` writes a content shortly, and with numbers that will do."""
+    leaves = list(tree_leaves(content))
+    if len(leaves) > MAX_LEAVES:
+        return False
+    return all(leaf.size <= MAX_ELEMENTS or leaf.dtype.kind == "f" for leaf in leaves)
 
 
 def _literal(content: Any) -> str:
+    """Write a content as Python: its numbers, or made-up ones if they are many."""
     if isinstance(content, tuple):
         return tuple_text([_literal(item) for item in content])
     dtype = "bool" if content.dtype == bool else f"np.{content.dtype}"
@@ -257,6 +293,10 @@ def _literal(content: Any) -> str:
 
 
 def _place_of(stacks: str) -> int | None:
-    """Return the number of the statement in which the main thread was, which names its code."""
-    positions = [line for line in stacks.splitlines() if '"<statement ' in line]
-    return int(positions[-1].split('"<statement ')[1].split(">")[0]) if positions else None
+    """Return the position of the statement in which the main thread was; None if in none.
+
+    `run` gives the code of each statement a file name that holds its position.
+    """
+    # The main thread comes last.
+    positions = re.findall(r'"<statement (\d+)>', stacks)
+    return int(positions[-1]) if positions else None

@@ -73,9 +73,9 @@ class Loaded:
         self._backend: Backend | None = None
 
     def on(self, devices: int, anew: bool = False) -> Backend:
-        """Return the backend with so many devices.
+        """Return the backend with this number of devices.
 
-        It is loaded if it has others, or if it must be a new one.
+        It is loaded if it has another number of devices, or if it must be a new one.
         """
         if self._backend is None or self._devices != devices or anew:
             # Let go of the old one first.
@@ -110,6 +110,8 @@ def serve(channels: Channels, task: Task, stacks: Path) -> None:
 
 @final
 class _Server:
+    """The side of the calls that computes: it does the work, and sends what comes of it."""
+
     def __init__(self, answers: Connection, stacks: TextIO) -> None:
         self._answers, self._stacks = answers, stacks
         # The threads of a program answer at the same time.
@@ -126,9 +128,9 @@ class _Server:
             file.write(line)
 
     def do(self, nonce: str, seconds: float, work: Callable[[], object]) -> bool:
-        """Do something within some seconds.
+        """Do `work`, and return whether it raised nothing; then send the end of the call.
 
-        Tell the end, or what was raised, and return whether nothing was.
+        If it takes more than these seconds, the process writes its stacks and ends.
         """
         self._stacks.seek(0)
         self._stacks.truncate()
@@ -136,17 +138,19 @@ class _Server:
         reason = None
         try:
             work()
+        except BackendError as error:
+            reason = message_of(error)
         except BaseException as error:
-            kind = "" if isinstance(error, BackendError) else f"{type(error).__name__}: "
-            reason = f"{kind}{message_of(error)}"
+            reason = f"{type(error).__name__}: {message_of(error)}"
         faulthandler.cancel_dump_traceback_later()
         self.send(nonce, "ends", reason)
         return reason is None
 
 
 def _redirect_output(output: Connection) -> None:
-    """Let all that is printed go to a pipe, line by line: a process that is killed empties no
-    buffer.
+    """Let all that this process prints go to a pipe, line by line.
+
+    A process that is killed does not empty its buffers.
     """
     for descriptor in (1, 2):
         os.dup2(output.fileno(), descriptor)
@@ -156,10 +160,9 @@ def _redirect_output(output: Connection) -> None:
 
 
 def _limit_growth(size: int) -> None:
-    """Limit the memory that this process may map in addition, shared memory included, and the size
-    of a file.
+    """Limit the additional memory that this process may map, and the size of a file, to `size`.
 
-    Each process that it starts has the same limits.
+    Both in bytes, shared memory included. Each process that this one starts has the same limits.
     """
     mapped_pages = int(Path("/proc/self/statm").read_text().split()[0])
     limits = {
@@ -175,6 +178,7 @@ def _limit_growth(size: int) -> None:
 
 
 def _end_with_parent() -> None:
+    """Wait until the parent process has ended, then kill this group of processes."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

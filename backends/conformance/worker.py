@@ -115,6 +115,7 @@ class Worker:
         yield from self._answers(nonce, seconds)
 
     def _start(self) -> None:
+        """Start the process, and wait until it has loaded the backend."""
         # Not forked: frameworks do not survive a fork, and each worker imports its own.
         context = multiprocessing.get_context("spawn")
         requests, self._requests = context.Pipe(duplex=False)
@@ -162,6 +163,7 @@ class Worker:
             raise BackendError(str(error)) from error
 
     def _answers(self, nonce: str, seconds: float) -> Iterator[Any]:
+        """Iterate over the answers to a call until it ends; raises WorkError as `call` does."""
         end = monotonic() + seconds
         while True:
             kind, content = self._message(nonce, end - monotonic())
@@ -173,12 +175,14 @@ class Worker:
                 raise RaisedError(_first_line(content))
 
     def _message(self, nonce: str, seconds: float) -> tuple[Kind, Any]:
-        """Return what the process sends next.
+        """Return the kind and the value of the next message that the process sends.
 
-        Raises WorkError, as `call` says, after the process was ended.
+        If the process does not answer the call with this nonce within these seconds, end it and
+        raise WorkError, as `call` says.
         """
         try:
-            asked, kind, content = json.loads(self._lines.next(seconds + PATIENCE))
+            line = self._lines.next(seconds + PATIENCE)
+            answered_nonce, kind, content = json.loads(line)
             value = decoded(content)
         except TimeoutError:
             raise HangError("hangs", self._killed()) from None
@@ -186,13 +190,14 @@ class Worker:
             raise self._error_of_end() from None
         except (ValueError, TypeError, RecursionError):
             raise WorkError("answers what cannot be read", self._killed()) from None
-        if asked != nonce or kind not in get_args(Kind):
+        if answered_nonce != nonce or kind not in get_args(Kind):
             raise WorkError("answers what it was not asked", self._killed())
         return kind, value
 
     def _error_of_end(self) -> WorkError:
-        """Return the error of a process that has ended, which it does by itself if a call takes too
-        long.
+        """Return the error of a call during which the process has ended.
+
+        The process ends itself if the call takes too long: then it is a HangError.
         """
         self._process.join(PATIENCE)
         how = self._how_it_ended()
@@ -202,6 +207,7 @@ class Worker:
         return CrashError(how, stacks)
 
     def _how_it_ended(self) -> str:
+        """Return the exit status of the process, or the signal that ended it, in words."""
         code: int = self._process.exitcode or 0
         if code >= 0:
             return f"exit status {code}"
@@ -216,6 +222,7 @@ class Worker:
         return self._stacks.read_text(errors="replace")
 
     def _kill(self) -> None:
+        """Kill the process with all that it started, and close the pipes to it."""
         if self._process is None:
             return
         # No group yet, if it was just started.
@@ -265,9 +272,7 @@ class _Lines:
 
 
 def _pass_on(printed: Connection) -> None:
-    """Pass the beginning of what a process prints on to standard error, and read the remainder all
-    the same.
-    """
+    """Pass the beginning of a process's output on to standard error, and read all of it."""
     decoder = getincrementaldecoder("utf-8")("replace")
     remaining = MOST_PASSED_ON
     with printed:
@@ -284,17 +289,20 @@ def _pass_on(printed: Connection) -> None:
 
 
 def _culprit(stacks: str) -> str:
-    """Name the outermost function of the main thread that is neither of these packages nor of
-    Python's library.
+    """Name the outermost function of the main thread that is to blame for a hang.
+
+    Functions of these packages and of Python's library are not to blame.
     """
     _, _, main_thread = stacks.rpartition("Thread 0x")
     for line in reversed(main_thread.splitlines()):
         frame = FRAME.match(line)
         if frame is not None and not frame["file"].startswith(BLAMELESS):
-            return f"`{frame['function']}` ({Path(frame['file']).name}, line {frame['line']})"
+            file_name = Path(frame["file"]).name
+            return f"`{frame['function']}` ({file_name}, line {frame['line']})"
     return "loading the backend"
 
 
 def _first_line(message: Any) -> str:
+    """Return the first line of an error's message, cut if it is long."""
     lines = str(message).strip().splitlines() or ["no reason given"]
     return lines[0][:LONGEST_REASON]

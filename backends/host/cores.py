@@ -27,7 +27,9 @@ def processor_flags() -> frozenset[str]:
 
 def core_numbers() -> list[int]:
     """List the cores this process may use; empty if the system does not say."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    return sorted(os.sched_getaffinity(0))
 
 
 def available_cores() -> int:
@@ -39,8 +41,9 @@ def available_cores() -> int:
 
 
 def threads_for(devices: int, workers: int) -> int:
-    """Divide this process's cores evenly among the workers of CPU devices."""
-    return max(1, available_cores() // (max(1, devices) * workers))
+    """Return the threads of each worker if all workers of CPU devices share the cores evenly."""
+    all_workers = max(1, devices) * workers
+    return max(1, available_cores() // all_workers)
 
 
 def check_workers(framework: str, engine: str, workers: int) -> None:
@@ -53,9 +56,10 @@ def check_workers(framework: str, engine: str, workers: int) -> None:
 
 
 def cores_of(devices: Sequence[Device], threads: int | None) -> list[set[int]]:
-    """Give each CPU device `threads` separate cores, as `core_shares` does, and GPUs none.
+    """Return the cores of each device: `threads` separate ones for a CPU device, none for a GPU.
 
-    Without a number of threads each has all cores. The list is empty if no device is a CPU.
+    Without a number of threads each CPU device has all cores. The list is empty if no device is a
+    CPU.
     """
     cpus = [device for device in devices if device.kind == "cpu"]
     if not cpus:
@@ -64,27 +68,33 @@ def cores_of(devices: Sequence[Device], threads: int | None) -> list[set[int]]:
         shares = [set(core_numbers()) for _ in cpus]
     else:
         shares = core_shares(len(cpus), threads)
-    remaining = iter(shares)
-    return [next(remaining) if device.kind == "cpu" else set() for device in devices]
+    cores_of_devices = []
+    remaining_shares = iter(shares)
+    for device in devices:
+        cores = next(remaining_shares) if device.kind == "cpu" else set()
+        cores_of_devices.append(cores)
+    return cores_of_devices
 
 
 def core_shares(devices: int, threads: int) -> list[set[int]]:
-    """Give each of `devices` its own `threads` cores.
+    """Return for each of `devices` a separate set of `threads` cores.
 
-    If there are too few, or none can be chosen, each has all cores. A worker that the system moves
-    from core to core, or two on one core, would be measured as a slower device.
+    If there are too few cores, each device has all of them; the sets are empty if the system does
+    not say which there are. A worker that the system moves from core to core, or two on one core,
+    would be measured as a slower device.
     """
     cores = core_numbers()
     if devices * threads > len(cores):
         return [set(cores)] * devices
-    return [set(cores[start : start + threads]) for start in range(0, devices * threads, threads)]
+    starts = range(0, devices * threads, threads)
+    return [set(cores[start : start + threads]) for start in starts]
 
 
 @contextmanager
 def on_cores(cores: set[int]) -> Iterator[None]:
-    """Keep the calling thread, and threads that it starts meanwhile, to some cores.
+    """Keep the calling thread, and threads that it starts, to these cores within a `with` block.
 
-    If `cores` is empty, they may run on any.
+    If `cores` is empty, the threads may run on any core.
     """
     if not cores:
         yield

@@ -13,7 +13,10 @@ A heap with less room behind it than the padding is kept.
 
 
 def keep_freed_memory() -> None:
-    """Make malloc keep what is freed; of threads other than the first only blocks below 64 MiB."""
+    """Make malloc keep freed memory instead of giving it back to the system.
+
+    Threads other than the first keep only blocks below 64 MiB.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_MAX, 0)
@@ -22,7 +25,7 @@ def keep_freed_memory() -> None:
 
 
 def release_freed_memory() -> None:
-    """Give back to the system what malloc keeps."""
+    """Give freed memory that malloc keeps back to the system."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

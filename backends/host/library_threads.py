@@ -14,9 +14,9 @@ from typing import Any
 
 
 def limit_blas_threads(framework: str, threads: int) -> None:
-    """Set the number of threads of the BLAS in a framework's package.
+    """Set the number of threads of the BLAS in a framework's package, or of every BLAS without one.
 
-    If the package contains none, that of every BLAS is set.
+    A package may contain several.
     """
     for library in blas_libraries(framework) or _libraries("blas"):
         library.set_num_threads(threads)
@@ -26,15 +26,16 @@ def limit_blas_threads(framework: str, threads: int) -> None:
 def one_blas_thread(framework: str) -> Iterator[None]:
     """Let the BLAS in a framework's package compute with one thread within a `with` block.
 
-    That holds whoever calls it.
+    That holds for every thread that calls the BLAS.
     """
-    before = [(library, library.get_num_threads()) for library in blas_libraries(framework)]
-    for library, _ in before:
+    libraries = blas_libraries(framework)
+    threads_before = [library.get_num_threads() for library in libraries]
+    for library in libraries:
         library.set_num_threads(1)
     try:
         yield
     finally:
-        for library, threads in before:
+        for library, threads in zip(libraries, threads_before, strict=True):
             library.set_num_threads(threads)
 
 
@@ -42,9 +43,11 @@ def blas_libraries(framework: str) -> list[Any]:
     """List threadpoolctl's controllers of every BLAS in a framework's package that is loaded."""
     # In the package's folder, or in the one beside it that wheels install: numpy.libs.
     folders = {framework, f"{framework}.libs"}
-    return [
-        library for library in _libraries("blas") if folders & set(Path(library.filepath).parts)
-    ]
+
+    def is_in_package(library: Any) -> bool:
+        return not folders.isdisjoint(Path(library.filepath).parts)
+
+    return [library for library in _libraries("blas") if is_in_package(library)]
 
 
 def limit_openmp_threads(threads: int) -> None:
@@ -54,6 +57,7 @@ def limit_openmp_threads(threads: int) -> None:
 
 
 def _libraries(interface: str) -> list[Any]:
+    """List threadpoolctl's controllers of the loaded libraries of an interface: BLAS or OpenMP."""
     if find_spec("threadpoolctl") is None:
         return []
     from threadpoolctl import ThreadpoolController

@@ -136,13 +136,17 @@ def is_installed(framework: str) -> bool:
 
 
 def diagnose(framework: str, text: str) -> Diagnosis | None:
-    """Recognise a framework's failure by the text of its error or warning.
+    """Return the diagnosis of a framework's failure, by the text of its error or warning.
 
-    None if it is not known.
+    None if the framework declares no failure with such a text.
     """
-    for pattern, known in installation_of(framework).known_failures.items():
-        if match := re.search(pattern, text):
-            return known if isinstance(known, Diagnosis) else known(match)
+    for pattern, diagnosis in installation_of(framework).known_failures.items():
+        match = re.search(pattern, text)
+        if match is None:
+            continue
+        if isinstance(diagnosis, Diagnosis):
+            return diagnosis
+        return diagnosis(match)
     return None
 
 
@@ -151,42 +155,45 @@ def diagnose_absence(
 ) -> Diagnosis:
     """Return how to install a framework that is not installed.
 
-    `python` is the version of Python.
+    `python` is the version of Python, and `root` the checkout.
     """
-    declared = installation_of(framework)
-    if diagnosis := declared.absent(python):
+    installation = installation_of(framework)
+    diagnosis = installation.absent(python)
+    if diagnosis is not None:
         return diagnosis
-    cause, rival = f"{title(framework)} is not installed", _rival(declared.numpy)
+    cause = f"{title(framework)} is not installed"
+    rival = _rival(installation.numpy)
     if rival is None:
         return Diagnosis(cause, install_command(framework, root=root))
     folder, command = separate_environment(framework, root=root)
     if not _is_made_by_make(framework, root):
-        # `compare` finds what `make` made, and nothing else.
+        # `compare` finds environments that `make` made, and no others.
         cause += (
-            f"; it needs NumPy {declared.numpy}, and so a separate environment beside "
-            f"{title(rival)}, "
-            f"which `compare` takes by --python {framework}={folder}/bin/python"
+            f"; it needs NumPy {installation.numpy}, and so a separate environment beside "
+            f"{title(rival)}, which `compare` takes by --python {framework}={folder}/bin/python"
         )
     return Diagnosis(cause, command)
 
 
-def _rival(wanted: str) -> str | None:
-    """Return an installed framework that takes the installed NumPy.
+def _rival(wanted_numpy: str) -> str | None:
+    """Return an installed framework that needs the installed NumPy, if another one is wanted.
 
-    None if that is wanted, or nobody minds another.
+    None if the installed NumPy is among the wanted versions, or if no framework needs it.
     """
-    have = installed_version("numpy")
-    if have is None or not wanted or takes(wanted, have):
+    installed_numpy = installed_version("numpy")
+    if installed_numpy is None or not wanted_numpy or takes(wanted_numpy, installed_numpy):
         return None
     for name, load in offered("installation").items():
-        other: Installation = load()
-        if other.numpy and takes(other.numpy, have) and is_installed(name):
+        installation: Installation = load()
+        if not installation.numpy:
+            continue
+        if takes(installation.numpy, installed_numpy) and is_installed(name):
             return name
     return None
 
 
 def takes(versions: str, installed: str) -> bool:
-    """Return whether a version is among those of a specifier, `>=2`; early releases count."""
+    """Return whether the installed version meets a specifier, `>=2`; early releases count."""
     # Machines that are lent for a GPU lack it, and ask nothing of this.
     from packaging.specifiers import SpecifierSet
 
@@ -198,36 +205,38 @@ def failure_of(framework: str, error: BaseException) -> Diagnosis:
     if isinstance(error, InstallationError):
         return error.diagnosis
     text = f"{type(error).__name__}: {error}"
-    return diagnose(framework, text) or Diagnosis(" ".join(text.split()))
+    in_one_line = " ".join(text.split())
+    return diagnose(framework, text) or Diagnosis(in_one_line)
 
 
 def install_command(extra: str, options: str = "", root: Path = ROOT) -> str:
-    """Return the command that installs an extra.
+    """Return the command that installs an extra of parallel-core.
 
-    A checkout's path works there, although no index has the package.
+    A checkout is named by its path, because no index has the package.
     """
-    source = (
-        f"-e {quote(f'{root}[{extra}]')}"
-        if (root / SETUP.name).is_file()
-        else f"'parallel-core[{extra}]'"
-    )
-    return " ".join(filter(None, ("pip install", options, source)))
+    source = f"'parallel-core[{extra}]'"
+    is_checkout = (root / SETUP.name).is_file()
+    if is_checkout:
+        path_with_extra = quote(f"{root}[{extra}]")
+        source = f"-e {path_with_extra}"
+    if options:
+        return f"pip install {options} {source}"
+    return f"pip install {source}"
 
 
 def separate_environment(
     framework: str, suffix: str = "alone", python: str = "python3", root: Path = ROOT
 ) -> tuple[str, str]:
-    """Return a separate environment's folder and the command that makes it, if need be the one of
-    the Makefile.
+    """Return the folder of a separate environment for a framework, and the command that makes it.
+
+    If the checkout's Makefile makes one, it is that one; else `suffix` ends the folder's name.
     """
     if _is_made_by_make(framework, root):
         folder = f".venv-{framework}"
         return f"{root}/{folder}", f"make -C {quote(str(root))} {folder}/ready"
     folder = f"{framework}-{suffix}"
-    return (
-        folder,
-        f"{python} -m venv {folder} && {folder}/bin/{install_command(framework, root=root)}",
-    )
+    install = f"{folder}/bin/{install_command(framework, root=root)}"
+    return folder, f"{python} -m venv {folder} && {install}"
 
 
 def _is_made_by_make(framework: str, root: Path) -> bool:
@@ -246,65 +255,80 @@ def import_framework(
     prepare: Callable[[], None] = lambda: None,
     read_once: Collection[str] = (),
 ) -> ModuleType:
-    """Import a framework under the environment it needs.
+    """Import a framework under environment variables, and return its module.
 
-    `settings` are the variables that it reads at import. `requirement` names what it needs, for the
-    error message. `prepare` is called just before, under these settings; those that are `read_once`
-    are as before afterwards. Raises BackendError if the framework is absent, broken, or already
-    imported with other settings; InstallationError if it is known what to do.
+    `settings` are the variables that the framework reads at import. `requirement` names what it
+    needs, for the error message. `prepare` is called just before the import, under these settings;
+    afterwards variables that are `read_once` have their old values again. Raises BackendError if
+    the framework is absent, broken, or already imported with other settings; InstallationError if
+    the remedy is known.
     """
     if sys.modules.get(name) is not None:
-        current = _imported_with.get(name, os.environ)
-        for variable, wanted in settings.items():
-            if current.get(variable) != wanted:
-                raise BackendError(
-                    f"{name} is already imported with "
-                    f"{variable}={current.get(variable) or 'unset'}, and this backend "
-                    f"needs {wanted or 'unset'}: start a fresh process, and load the backend "
-                    f"before importing {name}"
-                )
+        _check_imported_with(name, settings)
         return sys.modules[name]
-    before = {variable: os.environ.get(variable) for variable in settings}
+    values_before = {variable: os.environ.get(variable) for variable in settings}
     _apply(settings)
     try:
-        declared = installation_of(name)
-        for wrong in filter(
-            None, (*declared.harmful_variables(os.environ).values(), declared.installed())
-        ):
-            raise InstallationError(wrong)
+        _check_installation(name)
         prepare()
         # A framework's own deprecated imports do not concern its users.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             module = importlib.import_module(name)
+    except InstallationError:
+        _apply(values_before)
+        raise
     except Exception as error:
-        _apply(before)
-        if isinstance(error, InstallationError):
-            raise
+        _apply(values_before)
         reason = f"{type(error).__name__}: {error}"
-        absent = isinstance(error, ModuleNotFoundError) and error.name == name
-        if diagnosis := diagnose_absence(name) if absent else diagnose(name, reason):
+        is_absent = isinstance(error, ModuleNotFoundError) and error.name == name
+        diagnosis = diagnose_absence(name) if is_absent else diagnose(name, reason)
+        if diagnosis is not None:
             raise InstallationError(diagnosis) from error
         raise BackendError(
             f"{name} cannot be imported ({reason}): it needs {requirement}"
         ) from error
-    _apply({variable: before[variable] for variable in read_once})
+    _apply({variable: values_before[variable] for variable in read_once})
     _imported_with[name] = dict(settings)
     return module
+
+
+def _check_imported_with(name: str, settings: FrameworkSettings) -> None:
+    """Raise BackendError if an imported framework has read other values than these settings."""
+    values_read = _imported_with.get(name, os.environ)
+    for variable, needed in settings.items():
+        value_read = values_read.get(variable)
+        if value_read != needed:
+            raise BackendError(
+                f"{name} is already imported with {variable}={value_read or 'unset'}, and this "
+                f"backend needs {needed or 'unset'}: start a fresh process, and load the backend "
+                f"before importing {name}"
+            )
+
+
+def _check_installation(name: str) -> None:
+    """Raise InstallationError if a framework declares that it cannot be imported here and now."""
+    installation = installation_of(name)
+    for diagnosis in installation.harmful_variables(os.environ).values():
+        raise InstallationError(diagnosis)
+    diagnosis_of_versions = installation.installed()
+    if diagnosis_of_versions is not None:
+        raise InstallationError(diagnosis_of_versions)
 
 
 @contextmanager
 def environment(settings: FrameworkSettings) -> Iterator[None]:
     """Set environment variables within a `with` block."""
-    before = {variable: os.environ.get(variable) for variable in settings}
+    values_before = {variable: os.environ.get(variable) for variable in settings}
     _apply(settings)
     try:
         yield
     finally:
-        _apply(before)
+        _apply(values_before)
 
 
 def _apply(settings: FrameworkSettings) -> None:
+    """Set environment variables of this process; unset those whose value is None."""
     for variable, value in settings.items():
         if value is None:
             os.environ.pop(variable, None)

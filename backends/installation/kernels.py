@@ -24,30 +24,9 @@ loaded.
 """
 AVX2_CORE_TYPE = "Haswell"
 CORE_TYPES_WITHOUT_AVX2 = {
-    *(
-        "Katmai",
-        "Coppermine",
-        "Northwood",
-        "Prescott",
-        "Banias",
-        "Core2",
-        "Penryn",
-        "Dunnington",
-        "Atom",
-        "Nano",
-    ),
-    *(
-        "Nehalem",
-        "Sandybridge",
-        "Athlon",
-        "Opteron",
-        "Opteron_SSE3",
-        "Barcelona",
-        "Bobcat",
-        "Bulldozer",
-        "Piledriver",
-    ),
-    *("Steamroller", "Unknown"),
+    *("Katmai", "Coppermine", "Northwood", "Prescott", "Banias", "Core2", "Penryn", "Dunnington"),
+    *("Atom", "Nano", "Nehalem", "Sandybridge", "Athlon", "Opteron", "Opteron_SSE3", "Barcelona"),
+    *("Bobcat", "Bulldozer", "Piledriver", "Steamroller", "Unknown"),
 }
 
 INSTRUCTION_SETS: Sequence[tuple[str, str, set[str]]] = (
@@ -62,8 +41,9 @@ flags for it.
 ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 SIZES = {"cpu": (256, 512, 1024), "gpu": (1024, 2048, 8192)}
-"""Sides of the multiplied matrices: below the first one launching is measured too, and beyond the
-last one it takes too long; the second one is for results that record no size.
+"""Sides of the multiplied matrices: the smallest, the usual and the largest.
+
+A smaller one would measure launching too, and a larger one would take too long.
 """
 IN_A_ROW = {"cpu": 1, "gpu": 20}
 """Multiplications of the second size in a timing: those of a GPU are as short as a wait."""
@@ -98,8 +78,9 @@ class FrameworkKernels(Protocol):
     """The functions of a framework's module about its kernels."""
 
     def libraries(self, threads: int) -> Sequence[Kernels]:
-        """List what computes with so many threads for the framework, which is imported: what
-        multiplies is first.
+        """List the libraries that compute for the framework, with the one that multiplies first.
+
+        The framework is imported; `threads` is the number of threads of each library.
         """
 
     def one_thread(self, backend: Backend, x: Array) -> AbstractContextManager[None]:
@@ -110,8 +91,9 @@ class FrameworkKernels(Protocol):
 
 
 def kernels_of(backend: Backend) -> tuple[Kernels, ...]:
-    """List the libraries that compute on a backend's CPU devices, the one that multiplies matrices
-    first.
+    """List the libraries that compute on a backend's CPU devices.
+
+    The one that multiplies matrices is first.
     """
     if all(device.kind == "gpu" for device in backend.devices):
         return ()
@@ -119,27 +101,30 @@ def kernels_of(backend: Backend) -> tuple[Kernels, ...]:
 
 
 def libraries_of(name: str, threads: int) -> tuple[Kernels, ...]:
-    """List the libraries that compute with so many threads for a framework, which is imported."""
+    """List the libraries that compute for an imported framework, each with `threads` threads."""
     framework = _framework(name)
-    return tuple(framework.libraries(threads) if framework else blas(name, threads))
+    if framework is None:
+        return tuple(blas(name, threads))
+    return tuple(framework.libraries(threads))
 
 
 def product_of(backend: Backend, size: int | None = None) -> Product:
     """Measure a multiplication on one core of the first CPU device, or else on the first GPU.
 
-    Takes up to 0.4 s. It waits for all that was launched. A size too small or too large to be
+    Takes up to 0.4 s, and waits for all that was launched. A size too small or too large to be
     measured is replaced by the nearest one.
     """
-    device = next((one for one in backend.devices if one.kind == "cpu"), backend.devices[0])
+    cpus = [device for device in backend.devices if device.kind == "cpu"]
+    device = cpus[0] if cpus else backend.devices[0]
     smallest, usual, largest = SIZES[device.kind]
     size = min(max(size or usual, smallest), largest)
     # Several small ones in a row, or waiting would be measured too.
     count = max(1, round(IN_A_ROW[device.kind] * (usual / size) ** 3))
-    x = backend.asarray(
-        np.random.default_rng(0).standard_normal((size, size), dtype=np.float32), device
-    )
+    matrix = np.random.default_rng(0).standard_normal((size, size), dtype=np.float32)
+    x = backend.asarray(matrix, device)
 
     def seconds() -> float:
+        """Return the seconds that one of `count` multiplications takes."""
         backend.waitall()
         started = time.perf_counter()
         for _ in range(count):
@@ -150,68 +135,78 @@ def product_of(backend: Backend, size: int | None = None) -> Product:
     on_one_core: AbstractContextManager[None] = nullcontext()
     if device.kind == "cpu" and backend.threads_per_device > 1:
         framework = _framework(backend.name)
-        on_one_core = (
-            framework.one_thread(backend, x) if framework else one_blas_thread(backend.name)
-        )
+        if framework is None:
+            on_one_core = one_blas_thread(backend.name)
+        else:
+            on_one_core = framework.one_thread(backend, x)
     with on_one_core:
-        # What a framework compiles before its first multiplication counts for none.
+        # The first multiplication is not timed, because a framework may compile before it.
         backend.wait(backend.launch(backend.ops.matmul, x, x))
-        taken = [seconds()]
-        while (
-            len(taken) <= MOST_REPETITIONS[device.kind]
-            and count * (sum(taken) + taken[-1]) < MAX_PRODUCT_SECONDS
-        ):
-            taken.append(seconds())
-    return Product(size, 2 * size**3 / min(taken) / 1e9)
+        timings = [seconds()]
+        while len(timings) <= MOST_REPETITIONS[device.kind]:
+            seconds_with_next = count * (sum(timings) + timings[-1])
+            if seconds_with_next >= MAX_PRODUCT_SECONDS:
+                break
+            timings.append(seconds())
+    operations = 2 * size**3
+    return Product(size, operations / min(timings) / 1e9)
 
 
 def blas(package: str, threads: int) -> list[Kernels]:
-    """List every BLAS in a framework's package."""
-    names = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS"}
-    return [
-        Kernels(
-            names.get(one.internal_api, one.internal_api),
-            one.version,
-            getattr(one, "architecture", None),
-            threads,
-        )
-        for one in blas_libraries(package)
-    ]
+    """List every BLAS in a framework's package, each with `threads` threads."""
+    titles = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS"}
+    kernels = []
+    for library in blas_libraries(package):
+        title = titles.get(library.internal_api, library.internal_api)
+        architecture = getattr(library, "architecture", None)
+        kernels.append(Kernels(title, library.version, architecture, threads))
+    return kernels
 
 
 def onednn(version: str | None, threads: int) -> Kernels:
-    """Describe a oneDNN: it takes the best instructions that the processor and the environment
-    allow.
+    """Return a oneDNN with the instructions that it takes.
+
+    They are the best ones that the processor and the environment allow.
     """
-    limit = next((os.environ[name].upper() for name in ONEDNN_LIMITS if os.environ.get(name)), "")
-    return Kernels("oneDNN", version, best_instruction_set(processor_flags(), limit), threads)
+    limits = [os.environ.get(name, "").upper() for name in ONEDNN_LIMITS]
+    limit = next(filter(None, limits), "")
+    instruction_set = best_instruction_set(processor_flags(), limit)
+    return Kernels("oneDNN", version, instruction_set, threads)
 
 
 def best_instruction_set(flags: frozenset[str], limit: str = "") -> str | None:
-    """Return the best instructions of INSTRUCTION_SETS that flags allow, up to a limit in the words
-    of oneDNN.
+    """Return the best of INSTRUCTION_SETS for a processor with these flags; None if it has none.
+
+    `limit` is a value of oneDNN's setting that forbids better ones.
     """
-    # Unknown limits are ignored, as oneDNN does; `AVX512_CORE` is longer than what it begins with,
-    # as is `AVX2_VNNI`.
-    first = next(
-        (place for place, (_, begin, _) in enumerate(INSTRUCTION_SETS) if limit.startswith(begin)),
-        0,
-    )
-    return next((name for name, _, needed in INSTRUCTION_SETS[first:] if needed <= flags), None)
+    allowed = INSTRUCTION_SETS
+    for index, (_, beginning, _) in enumerate(INSTRUCTION_SETS):
+        # A limit may be longer: `AVX512_CORE`, `AVX2_VNNI`. oneDNN ignores one that it does not
+        # know.
+        if limit.startswith(beginning):
+            allowed = INSTRUCTION_SETS[index:]
+            break
+    for name, _, needed_flags in allowed:
+        if needed_flags <= flags:
+            return name
+    return None
 
 
 def better_core_type(taken: str, flags: frozenset[str]) -> str | None:
-    """Return the core type that OpenBLAS should use in place of the one it takes by itself.
+    """Return the core type that OpenBLAS should use in place of `taken`, which it takes by itself.
 
-    None if that is right. OpenBLAS takes its oldest kernels for a processor that it does not know,
-    whatever instructions it has.
+    None if `taken` is right. OpenBLAS takes its oldest kernels for a processor that it does not
+    know, whatever instructions the processor has.
     """
     # Haswell's kernels use FMA as well. Those for AVX-512 may not be there: MXNet's library is
     # built without them, and takes Haswell's for `SkylakeX`, but Prescott's for `Cooperlake`.
-    can_do_better = {"avx2", "fma"} <= flags and taken in CORE_TYPES_WITHOUT_AVX2
-    return AVX2_CORE_TYPE if can_do_better else None
+    has_avx2 = {"avx2", "fma"} <= flags
+    if has_avx2 and taken in CORE_TYPES_WITHOUT_AVX2:
+        return AVX2_CORE_TYPE
+    return None
 
 
 def _framework(name: str) -> FrameworkKernels | None:
-    load = offered("kernels").get(name)
-    return load() if load else None
+    """Return the module about a framework's kernels; None if its backend offers none."""
+    import_module = offered("kernels").get(name)
+    return None if import_module is None else import_module()

@@ -59,11 +59,10 @@ def probe(framework: str, engine: str) -> Probe:
     raises.
     """
     x = np.array([[1, 2], [3, 4]], dtype=np.float32)
-    declared = installation_of(framework)
+    installation = installation_of(framework)
+    engine_to_load = None if engine == DEFAULT_ENGINE else engine
     try:
-        backend = load(
-            framework, 1, "cpu", None if engine == DEFAULT_ENGINE else engine, threads_per_device=1
-        )
+        backend = load(framework, 1, "cpu", engine_to_load, threads_per_device=1)
         loaded = backend.asarray(x, backend.devices[0])
         product = backend.to_numpy(backend.launch(backend.ops.matmul, loaded, loaded))
         if not np.array_equal(product, x @ x):
@@ -74,12 +73,13 @@ def probe(framework: str, engine: str) -> Probe:
             framework,
             backend.engine,
             str(backend.version),
-            declared.gpus(),
+            installation.gpus(),
             kernels=kernels_of(backend),
             product=product_of(backend),
         )
     except Exception as error:
-        imported = (declared.module or framework) in sys.modules
+        module_name = installation.module or framework
+        imported = module_name in sys.modules
         return Probe(framework, engine, failure=failure_of(framework, error), imported=imported)
 
 
@@ -93,12 +93,12 @@ def reason_against(framework: str, index: int, python: str = sys.executable) -> 
     if _probing_gpu:
         return ""
     code = (
-        f"from backends.installation.probe import compute_on_gpu; compute_on_gpu({framework!r}, "
-        f"{index})"
+        "from backends.installation.probe import compute_on_gpu; "
+        f"compute_on_gpu({framework!r}, {index})"
     )
     command = [python, "-c", code]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             capture_output=True,
             text=True,
@@ -108,20 +108,22 @@ def reason_against(framework: str, index: int, python: str = sys.executable) -> 
         )
     except subprocess.TimeoutExpired:
         return f"a sum of two numbers took more than {MAX_GPU_SECONDS:.0f} s there"
-    return reason_of_failure(done.returncode, done.stderr)
+    return reason_of_failure(completed.returncode, completed.stderr)
 
 
 def reason_of_failure(status: int, errors: str) -> str:
-    """Return why a probe failed, empty if it did not."""
+    """Return why a probe failed, empty if it did not.
+
+    `status` is the exit status of its process, and `errors` its standard error.
+    """
+    if status == 0:
+        return ""
     if status < 0:
         return f"the process died of {signal.Signals(-status).name}"
-    if status and any(words in errors.lower() for words in NO_CODE):
+    if any(words in errors.lower() for words in NO_CODE):
         return f"its binary holds no code for this GPU: {NO_CODE[0]}"
-    return (
-        [f"exit status {status}", *filter(None, map(str.strip, errors.splitlines()))][-1]
-        if status
-        else ""
-    )
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    return lines[-1] if lines else f"exit status {status}"
 
 
 def compute_on_gpu(framework: str, index: int) -> None:
@@ -131,18 +133,16 @@ def compute_on_gpu(framework: str, index: int) -> None:
     try:
         backend = load(framework, [f"gpu:{index}"], "gpu")
         (device,) = backend.devices
-        one = backend.asarray(np.ones(1, dtype=np.float32), device)
-        two = backend.to_numpy(backend.launch(backend.ops.add, one, one))
+        ones = backend.asarray(np.ones(1, dtype=np.float32), device)
+        total = backend.to_numpy(backend.launch(backend.ops.add, ones, ones))
     except (BackendError, ComputationError) as error:
         sys.exit(" ".join(str(error).split()))
-    if two[0] != 2:
-        sys.exit(f"1 + 1 gave {two[0]} there")
+    if total[0] != 2:
+        sys.exit(f"1 + 1 gave {total[0]} there")
 
 
 def main() -> None:
-    """Print the probe that the arguments name, framework and engine, as the last line of standard
-    output.
-    """
+    """Print a probe in one line of JSON; the program's arguments are a framework and an engine."""
     # A machine that is lent for its GPU lacks it, and asks only for a sum there.
     import msgspec
 

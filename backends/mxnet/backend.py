@@ -55,11 +55,9 @@ class MXNetBackend(BaseBackend):
         super().__init__(setup, scheduler, cores)
         from backends.mxnet.engine import check_apart, sum_in_shards
 
-        self._mx, self._array, self._contexts = (
-            setup.framework,
-            setup.framework.nd.NDArray,
-            contexts,
-        )
+        self._mx = setup.framework
+        self._array = setup.framework.nd.NDArray
+        self._contexts = contexts
         self._sum_shards, self._check_apart = sum_in_shards, check_apart
         # Ops copy to the host, whatever the devices are.
         self._own_contexts = {*contexts.values(), self._mx.cpu(0)}
@@ -70,21 +68,22 @@ class MXNetBackend(BaseBackend):
         self._overwrite: Callable[[Array, Array], Array] = partial(overwrite, self._mx.nd)
         if COPY_ON_COMPUTE_QUEUE.name in self.variants:
             self._overwrite = _overwrite_by_source
-        # If workers have all cores, Python takes one of theirs. To issue each device's operators
-        # from its own core takes from each the same; otherwise they would meet late, one by all of
-        # Python's time.
-        shared = self.engine == "async" and set().union(*cores) == set(core_numbers())
-        self._issued_on = dict(zip(contexts.values(), cores, strict=False)) if shared else {}
+        # If the workers have all cores, Python runs on one of theirs and slows that device down. So
+        # Python issues each device's operators from that device's core: all lose the same time.
+        self._issued_on: dict[Any, set[int]] = {}
+        workers_have_all_cores = set().union(*cores) == set(core_numbers())
+        if self.engine == "async" and workers_have_all_cores:
+            self._issued_on = dict(zip(contexts.values(), cores, strict=False))
         _loaded.add(self)
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        """Call `fn(*args)`, whose operators MXNet's engine queues."""
         first = args[0] if args else None
         if not isinstance(first, self._array):
-            # Most first arguments are arrays: to look for one takes a fifth of what it takes to
-            # issue an operator.
-            first = next(
-                (leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array)), None
-            )
+            # Most first arguments are arrays: to look for an array takes a fifth of the time that
+            # it takes to issue an operator.
+            arrays = (leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array))
+            first = next(arrays, None)
         if first is None:
             raise BackendError(
                 f"{self.name} launches on the device of the first array, and there is no array"
@@ -98,22 +97,24 @@ class MXNetBackend(BaseBackend):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            if isinstance(error, BackendError) and fn in (self.ops.sgd, self.ops.sgd_while_finite):
-                # It refused its arguments before it enqueued anything.
+            is_update = fn in (self.ops.sgd, self.ops.sgd_while_finite)
+            if is_update and isinstance(error, BackendError):
+                # The update refused its arguments before it enqueued anything.
                 raise
             self._fail(error, f"on {_name(first.ctx)}")
 
     def wait(self, x: Array) -> Array:
+        """Block until the arrays of a value are computed, and return the value."""
         for leaf in tree_leaves(x):
             try:
                 leaf.wait_to_read()
             except Exception as error:
-                # MXNet reports an error to the first wait only; what is read later is garbage
-                # without a warning.
+                # Only the first wait raises an error of MXNet's: later ones return garbage.
                 self._fail_waiting(error, leaf)
         return x
 
     def waitall(self) -> None:
+        """Block until all that MXNet's engine has queued is done."""
         try:
             self._mx.npx.waitall()
         except Exception as error:
@@ -121,12 +122,13 @@ class MXNetBackend(BaseBackend):
             self._fail(error, f"on {' or '.join(map(str, self.devices))}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        """Queue the copies of a value's arrays, to new memory or to that of `out`."""
         context = self._context(device)
         self._refuse_foreign(x)
         try:
             if out is None:
                 return tree_map(lambda leaf: self._copy(leaf, context), x)
-            tree_map(lambda target, leaf: self._check_out(target, leaf, context), out, x)
+            tree_map(lambda target, source: self._check_out(target, source, context), out, x)
             self._check_apart("copy_to", list(tree_leaves(out)), list(tree_leaves(x)))
             return tree_map(self._overwrite, out, x)
         except BackendError:
@@ -135,20 +137,20 @@ class MXNetBackend(BaseBackend):
             self._fail(error, f"on {device}")
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        """Queue the sums: in shards on CPUs if arrays are long, else on the first device."""
         self._check_values(xs, self._array)
-        contexts = [leaf.ctx for x in xs for leaf in list(tree_leaves(x))[:1]]
-        on_cpus = [context for context in contexts if context.device_type == "cpu"]
-        if not xs or len(set(on_cpus)) < len(on_cpus):
-            raise BackendError(
-                f"{self.name} sums one value per device, not those on {_names(contexts) or 'none'}"
-            )
+        first_arrays = [next(tree_leaves(x), None) for x in xs]
+        contexts = [array.ctx for array in first_arrays if array is not None]
+        cpu_contexts = [context for context in contexts if context.device_type == "cpu"]
+        if not xs or len(set(cpu_contexts)) < len(cpu_contexts):
+            names = _names(contexts) or "none"
+            raise BackendError(f"{self.name} sums one value per device, not those on {names}")
         self._refuse_foreign(xs)
         try:
             for terms in zip(*map(tree_leaves, xs), strict=True):
                 check_terms(terms)
             self._check_apart("allreduce", list(tree_leaves(xs)))
-            # From the first device's core: the thread would stay on that of the last launch, and
-            # take all from it.
+            # Otherwise all is issued from the core of the last launch, whose device loses the time.
             with self._on_core_of(*tree_leaves(xs[0])):
                 if self._on_gpus or _bytes_of(xs[0]) < MXNET_SHARDED_BYTES:
                     return self._gather_and_broadcast(*xs)
@@ -159,6 +161,7 @@ class MXNetBackend(BaseBackend):
             self._fail(error, f"on {_names(contexts)}")
 
     def asarray(self, x: HostArray, device: Device) -> Array:
+        """Copy a NumPy array, or a tuple of them, to a device's context."""
         context = self._context(device)
         self._check_host_arrays(x)
         return tree_map(lambda leaf: self._load(leaf, context), x)
@@ -168,16 +171,18 @@ class MXNetBackend(BaseBackend):
         return tree_map(lambda leaf: leaf.asnumpy(), x)
 
     def device_of(self, x: Array) -> Device:
-        """Return the device of an array; the whole GPU for one of several devices on it."""
+        """Return the device of an array; the whole GPU if several devices are on that GPU."""
         return _device(x.ctx)
 
     def _on_core_of(self, *arrays: Array) -> AbstractContextManager[None]:
-        # To change cores takes as long as to issue one operator: it is worth it for many, as for a
-        # model's parameters.
+        """Return the context in which operators on these arrays are to be issued."""
+        # To change cores takes as long as to issue an operator, so callers do it for many operators
+        # only, such as those on a model's parameters.
         cores = self._issued_on.get(arrays[0].ctx) if arrays else None
         return on_cores(cores) if cores else nullcontext()
 
     def _context(self, device: Device) -> Any:
+        """Return MXNet's context of a device; raises BackendError for a foreign device."""
         try:
             return self._contexts[device]
         except (KeyError, TypeError):
@@ -186,7 +191,7 @@ class MXNetBackend(BaseBackend):
     def _refuse_foreign(self, value: Array) -> None:
         """Raise BackendError for an array on a device of another backend.
 
-        Arrays are asked only if there are such devices, for to ask one takes a tenth of a launch.
+        Arrays are asked only if there are such devices, because asking takes a tenth of a launch.
         """
         if len(_contexts_of_all) > len(self._own_contexts):
             for leaf in tree_leaves(value):
@@ -194,6 +199,7 @@ class MXNetBackend(BaseBackend):
                     raise foreign(self.name, _device(leaf.ctx), self.devices)
 
     def _check_out(self, out: Array, x: Array, context: Any) -> None:
+        """Raise an error unless an array can be copied to `out`, which lies on a context."""
         if out.ctx != context:
             raise elsewhere(self.name, _device(out.ctx), _device(context))
         if out.shape != x.shape or out.dtype != x.dtype:
@@ -202,6 +208,7 @@ class MXNetBackend(BaseBackend):
             )
 
     def _load(self, x: np.ndarray, context: Any) -> Array:
+        """Copy a NumPy array to a context; raises BackendError for an unknown dtype."""
         try:
             loaded = self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context)
         except (KeyError, TypeError):
@@ -214,33 +221,47 @@ class MXNetBackend(BaseBackend):
         return loaded
 
     def _copy(self, x: Array, context: Any) -> Array:
+        """Queue a copy of an array to new memory on a context."""
         return self._overwrite(self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context), x)
 
     def _gather_and_broadcast(self, first: Array, *others: Array) -> tuple[Array, ...]:
+        """Sum values into the first one, and copy the sum to the other ones."""
         total = tree_map(self._add_terms, first, *others)
-        return (total, *(tree_map(self._overwrite, x, total) for x in others))
+        copies = [tree_map(self._overwrite, x, total) for x in others]
+        return (total, *copies)
 
     def _add_terms(self, total: Array, *terms: Array) -> Array:
+        """Add arrays, which may lie on other devices, to `total`, and return it."""
         for term in terms:
             # Operators take operands of two CPU contexts, but not otherwise of two contexts.
-            on_cpus = not self._on_gpus or _both_on_cpus(total, term)
-            self._mx.np.add(total, term if on_cpus else term.as_in_ctx(total.ctx), out=total)
+            are_on_cpus = not self._on_gpus or _both_on_cpus(total, term)
+            operand = term if are_on_cpus else term.as_in_ctx(total.ctx)
+            self._mx.np.add(total, operand, out=total)
         return total
 
     def _sum_in_shards(self, *xs: Array) -> tuple[Array, ...]:
-        in_order = tuple(tree_map(self._in_plain_order, x) for x in xs)
-        self._sum_shards(list(zip(*map(tree_leaves, in_order), strict=True)))
-        return in_order
+        """Queue the sum of values on CPUs, each device summing a shard; return the sums."""
+        sums = tuple(tree_map(self._in_plain_order, x) for x in xs)
+        arrays_of_values = [tree_leaves(x) for x in sums]
+        terms = list(zip(*arrays_of_values, strict=True))
+        self._sum_shards(terms)
+        return sums
 
     def _in_plain_order(self, x: Array) -> Array:
-        # A result of a convolution may lie in an order of MKL-DNN's own; `reshape` is an operator
-        # that undoes it.
-        return x if x.ndim <= 2 else x.reshape(-1).as_nd_ndarray().reshape(x.shape).as_np_ndarray()
+        """Return an array in the order of its rows, not in MKL-DNN's own."""
+        if x.ndim <= 2:
+            return x
+        # A result of a convolution may lie in MKL-DNN's order; `reshape` is an operator that undoes
+        # it.
+        vector = x.reshape(-1).as_nd_ndarray()
+        return vector.reshape(x.shape).as_np_ndarray()
 
     def _fail_waiting(self, error: Exception, x: Array) -> NoReturn:
+        """Raise ComputationError for an error that waiting for an array raised."""
         place = f"on {_name(x.ctx)}" if isinstance(x, self._array) else "at wait"
-        # An operator's error reaches what was computed from its result.
-        doubt = " (or on a device before it: MXNet does not say)" if len(self.devices) > 1 else ""
+        # An operator's error reaches all that is computed from its result, on other devices too.
+        has_doubt = len(self.devices) > 1
+        doubt = " (or on a device before it: MXNet does not say)" if has_doubt else ""
         failure = ComputationError(
             f"{self.name} {place}: {type(error).__name__}: {self._reason(error)}{doubt}"
         )
@@ -248,15 +269,18 @@ class MXNetBackend(BaseBackend):
         self._fail(failure)
 
     def _reason(self, error: BaseException) -> str:
+        """Return the sentence of an MXNet error that says what is wrong."""
         # MXNet puts its stack trace before or after the sentence that matters.
         lines = [line.strip() for line in message_of(error).splitlines() if line.strip()]
         sentences = [line for line in lines if "Error" in line or "Check failed" in line]
-        return (sentences or lines or [""])[-1].removeprefix(f"{type(error).__name__}: ")
+        candidates = sentences or lines or [""]
+        return candidates[-1].removeprefix(f"{type(error).__name__}: ")
 
 
 def end_all(error: Exception) -> None:
-    """Let every backend refuse further work: MXNet reports a failure once, and does not say whose
-    it was.
+    """Let every MXNet backend refuse further work because of an error.
+
+    MXNet raises a failure only once, and does not say of which backend it was.
     """
     for backend in list(_loaded):
         with suppress(ComputationError):
@@ -264,27 +288,30 @@ def end_all(error: Exception) -> None:
 
 
 def _device(context: Any) -> Device:
+    """Return the device of a context."""
     return Device(context.device_type, context.device_id)
 
 
 def _name(context: Any) -> str:
+    """Return the name of a context, as that of its device: `cpu:1`."""
     return f"{context.device_type}:{context.device_id}"
 
 
 def _names(contexts: Sequence[Any]) -> str:
+    """Return the names of contexts, with `and` between them."""
     return " and ".join(map(_name, contexts))
 
 
 def _overwrite(nd: Any, out: Array, x: Array) -> Array:
+    """Queue a copy between CPUs to the memory of `out`, on the queue of `out`, and return it."""
     shape = x.shape
     if 0 in shape or shape == () or x.dtype == np.bool_:
         return _overwrite_by_source(out, x)
-    # An operator runs on the device of its first operand: here on the destination, whose queue does
-    # the copy.
+    # An operator runs on the queue of its first operand: here that of the destination.
     target, source = out.as_nd_ndarray(), x.as_nd_ndarray()
-    rows, *row = shape
-    if prod(row) >= FEWEST_IN_A_ROW:
-        # Row by row: speed-up up to 3 over an assignment, which goes element by element.
+    rows, *shape_of_row = shape
+    if prod(shape_of_row) >= FEWEST_IN_A_ROW:
+        # Up to 3 times as fast as an assignment, which goes element by element.
         nd.contrib.index_copy(target, _all_rows(nd, rows, out.ctx), source, out=target)
     else:
         nd._internal._slice_assign(target, source, begin=(0,) * len(shape), end=shape, out=target)
@@ -293,23 +320,30 @@ def _overwrite(nd: Any, out: Array, x: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _all_rows(nd: Any, rows: int, context: Any) -> Any:
+    """Return the numbers of all rows, an argument of the operator that copies row by row."""
     # Written by Python: an operator would stand in the queue, and in its trace.
     return nd.array(np.arange(rows, dtype=np.int32), ctx=context, dtype="int32")
 
 
 def _overwrite_anywhere(nd: Any, out: Array, x: Array) -> Array:
-    return _overwrite(nd, out, x) if _both_on_cpus(out, x) else _overwrite_by_source(out, x)
+    """Queue a copy to the memory of `out` when there are GPUs, and return `out`."""
+    if _both_on_cpus(out, x):
+        return _overwrite(nd, out, x)
+    return _overwrite_by_source(out, x)
 
 
 def _both_on_cpus(first: Array, second: Array) -> bool:
+    """Return whether two arrays lie on CPU contexts."""
     return first.ctx.device_type == second.ctx.device_type == "cpu"
 
 
 def _overwrite_by_source(out: Array, x: Array) -> Array:
-    # MXNet's own copy between CPUs runs on the source's worker, behind its computation; GPUs have
-    # workers for copies.
+    """Queue MXNet's own copy to the memory of `out`, and return `out`."""
+    # Between CPUs this copy runs on the source's worker, behind its computation; GPUs have workers
+    # for copies.
     return x.copyto(out)
 
 
 def _bytes_of(x: Array) -> int:
+    """Return the bytes of all arrays of a value."""
     return sum(leaf.size * np.dtype(leaf.dtype).itemsize for leaf in tree_leaves(x))

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from math import prod
 from typing import Any
 
@@ -36,8 +36,9 @@ read_word = ctypes.c_size_t.from_address
 read_int = ctypes.c_int.from_address
 DIMENSIONS = 2 * ctypes.sizeof(ctypes.c_size_t)
 OFFSET = 8 * ctypes.sizeof(ctypes.c_size_t)
-"""Where an array holds its first byte's place in its memory; at its very beginning it holds which
-memory that is.
+"""The bytes before an array's field that says where in its memory the array begins.
+
+Its very first field says which memory that is.
 """
 
 
@@ -60,6 +61,7 @@ _numbers = count(1)
 # removes. The engine would call a deleter after waits have ended, and a worker that is in Python
 # while Python shuts down aborts the process.
 def _call_pending(_: None, number: int) -> None:
+    """Call the pending function of this number, and forget it."""
     # What is raised here would be dropped; see `push`.
     with suppress(KeyboardInterrupt):
         _pending[number]()
@@ -77,9 +79,10 @@ def sum_in_shards(terms: Sequence[tuple[Any, ...]]) -> None:
     meanwhile. What fails travels from what an operator reads to what it writes: each function
     writes a mark, and the last barriers read the marks.
     """
-    arrays = [x for same in terms for x in same]
+    arrays = list(chain.from_iterable(terms))
     for x in arrays:
         push_barrier(x)
+    # A mark and a shard for each device.
     marks = [mx.nd.empty((1,), ctx=x.ctx) for x in terms[0]]
     for shard, mark in enumerate(marks):
         push(partial(_sum_shard, terms, shard), mark.ctx, arrays, [mark])
@@ -88,20 +91,22 @@ def sum_in_shards(terms: Sequence[tuple[Any, ...]]) -> None:
 
 
 def _sum_shard(terms: Sequence[tuple[Any, ...]], shard: int) -> None:
+    """Sum one shard of each group of arrays, now, on the worker that calls this."""
     # The frameworks overflow without a warning.
     with np.errstate(all="ignore"):
-        for same in terms:
-            sum_shard([memory_of(x) for x in same], shard, len(same))
+        for group in terms:
+            vectors = [memory_of(x) for x in group]
+            sum_shard(vectors, shard, len(group))
 
 
 def push(
     fn: Callable[[], object], context: Any, reads: Sequence[Any], writes: Sequence[Any] = ()
 ) -> None:
-    """Queue a function on a context's worker, to be called when all that it reads has been
-    computed, if none failed.
+    """Queue a function on a context's worker, which calls it when the arrays it reads are computed.
 
-    It must not raise, because no caller would get the exception, nor wait for MXNet: its worker
-    would wait for itself. What it writes must share no memory, for MXNet would wait forever.
+    The function is not called if computing one of them failed. It must not raise, because no caller
+    would get the exception, nor wait for MXNet, because its worker would wait for itself. The
+    arrays that it writes must share no memory, or MXNet would wait for ever.
     """
     number = next(_numbers)
     _pending[number] = fn
@@ -112,16 +117,16 @@ def push(
 
 
 def push_barrier(x: Any, reads: Sequence[Any] = ()) -> None:
-    """Queue an operator that does nothing but is ordered as if it wrote an array, and read other
-    arrays.
+    """Queue an operator that does nothing, ordered as if it wrote `x` and read other arrays.
 
-    One array at a time: MXNet would wait forever for two that share their memory.
+    It takes one array to write, because MXNet would wait for ever for two that share memory.
     """
     # On cpu(0), whose worker has nothing to compute.
     _push(DO_NOTHING, None, mx.cpu(0), reads, [x])
 
 
 def _push(function: Any, number: int | None, context: Any, reads: Any, writes: Any) -> None:
+    """Queue a C function of a number on a context's worker, with the arrays it reads and writes."""
     check_call(
         _LIB.MXEnginePushSyncND(
             function,
@@ -140,66 +145,78 @@ def _push(function: Any, number: int | None, context: Any, reads: Any, writes: A
 
 
 def memory_of(x: Any) -> np.ndarray:
-    """View an array's memory as a NumPy vector.
+    """Return a view of an array's memory, as a NumPy vector.
 
-    For use in a function that `push` has ordered after its computation. Only for arrays of at most
-    two dimensions: those of a convolution may lie in an order of MKL-DNN's own, and MXNet would
-    wait, in the worker, for an operator that reorders them.
+    To be called in a function that `push` has ordered after the array's computation, and only for
+    arrays of at most two dimensions: those of a convolution may lie in an order of MKL-DNN's own,
+    and MXNet would wait, in the worker, for an operator that reorders them.
     """
     address = ctypes.c_void_p()
     check_call(_LIB.MXNDArrayGetData(x.handle, ctypes.byref(address)))
     size = prod(x.shape)
-    content = (
-        (ctypes.c_char * (size * np.dtype(x.dtype).itemsize)).from_address(address.value or 0)
-        if size
-        else b""
-    )
+    if size == 0:
+        return np.empty(0, dtype=x.dtype)
+    bytes_of_array = ctypes.c_char * (size * np.dtype(x.dtype).itemsize)
+    content = bytes_of_array.from_address(address.value or 0)
     return np.frombuffer(content, dtype=x.dtype, count=size)
 
 
 def _handles(arrays: Sequence[Any]) -> Any:
-    return (ctypes.c_void_p * max(1, len(arrays)))(*(x.handle.value for x in arrays))
+    """Return the handles of arrays as an array of C."""
+    # An array of C has an item at least.
+    array_of_handles = ctypes.c_void_p * max(1, len(arrays))
+    return array_of_handles(*(x.handle.value for x in arrays))
 
 
 def limit_threads(context: Any, workers: int, threads: int) -> None:
-    """Give each worker of an idle CPU context so many threads of OpenMP."""
-    limit = partial(_limit_own_threads, threads, threading.Barrier(workers))
-    limited = [mx.np.zeros((1,), ctx=context) for _ in range(workers)]
-    for mark in limited:
+    """Limit OpenMP to `threads` threads in each worker of an idle CPU context."""
+    meeting = threading.Barrier(workers)
+    limit = partial(_limit_own_threads, threads, meeting)
+    # An array for each worker: it is ready when that worker is done.
+    marks = [mx.np.zeros((1,), ctx=context) for _ in range(workers)]
+    for mark in marks:
         push(limit, context, [], [mark])
-    for mark in limited:
+    for mark in marks:
         mark.wait_to_read()
 
 
 def _limit_own_threads(threads: int, meeting: threading.Barrier) -> None:
+    """Limit OpenMP's threads in the worker that calls this, and wait for the other workers."""
     limit_openmp_threads(threads)
-    # Each worker takes one of these calls: none returns for another one before all have begun.
+    # So no worker takes two of these calls: each is held until all workers have taken one.
     with suppress(threading.BrokenBarrierError):
         meeting.wait(MEETING_SECONDS)
 
 
 def check_apart(verb: str, consumed: Sequence[Any], others: Sequence[Any] = ()) -> None:
-    """Raise BackendError if arrays that a verb or op consumes overlap each other, or other
-    arguments.
+    """Raise BackendError if an array that a verb or op consumes overlaps another argument.
+
+    `consumed` are the arrays that it consumes, and `others` those that it only reads.
     """
     # Every update asks: a call for each array would take as long again.
     memories = [read_word(x.handle.value).value for x in (*consumed, *others)]
     if len(set(memories)) == len(memories):
         return
     # Arrays in one memory may still be different parts of it.
-    spans = [(*_span(x), True) for x in consumed] + [(*_span(x), False) for x in others]
-    end = end_of_consumed = (0, 0)
-    for memory, start, stop, is_consumed in sorted(span for span in spans if span[1] < span[2]):
-        if (memory, start) < (end if is_consumed else end_of_consumed):
+    spans = [(*_span(x), True) for x in consumed]
+    spans += [(*_span(x), False) for x in others]
+    # In the order of memories and of places in them, a span overlaps an earlier one if it begins
+    # before the furthest end so far.
+    furthest_end = furthest_end_of_consumed = (0, 0)
+    for memory, start, stop, is_consumed in sorted(spans):
+        if start == stop:
+            continue
+        end_to_respect = furthest_end if is_consumed else furthest_end_of_consumed
+        if (memory, start) < end_to_respect:
             context = next(x.ctx for x in consumed if _span(x)[0] == memory)
             raise BackendError(
                 f"mxnet on {context.device_type}:{context.device_id}: what {verb} consumes shares "
-                "memory with itself "
-                f"or with another argument: pass a copy, made by copy_to without out="
+                "memory with itself or with another argument: pass a copy, made by copy_to without "
+                "out="
             )
-        end = max(end, (memory, stop))
+        furthest_end = max(furthest_end, (memory, stop))
         if is_consumed:
-            end_of_consumed = max(end_of_consumed, (memory, stop))
+            furthest_end_of_consumed = max(furthest_end_of_consumed, (memory, stop))
 
 
 def dimensions_of(x: Any) -> int:
@@ -208,19 +225,21 @@ def dimensions_of(x: Any) -> int:
 
 
 def _span(x: Any) -> tuple[int, int, int]:
-    memory, start = (read_word(x.handle.value + offset).value for offset in (0, OFFSET))
+    """Return which memory an array lies in, and at which bytes of it the array begins and ends."""
+    memory = read_word(x.handle.value).value
+    start = read_word(x.handle.value + OFFSET).value
     return memory, start, start + x.size * np.dtype(x.dtype).itemsize
 
 
 def _check_places() -> None:
-    whole = mx.nd.empty(4)
-    memory, *_ = _span(whole)
-    dimensions = [dimensions_of(mx.nd.empty(shape)) for shape in ((2,), (2, 1), (1,) * 5)]
-    if (
-        dimensions != [1, 2, 5]
-        or _span(whole[2:]) != (memory, 8, 16)
-        or _span(mx.nd.empty(4)) == (memory, 0, 16)
-    ):
+    """Raise BackendError if this release of MXNet has other places for an array's fields."""
+    four_floats = mx.nd.empty(4)
+    memory, *_ = _span(four_floats)
+    shapes = ((2,), (2, 1), (1,) * 5)
+    has_dimensions = all(dimensions_of(mx.nd.empty(shape)) == len(shape) for shape in shapes)
+    has_offset = _span(four_floats[2:]) == (memory, 8, 16)
+    has_own_memory = _span(mx.nd.empty(4)) != (memory, 0, 16)
+    if not (has_dimensions and has_offset and has_own_memory):
         raise BackendError(
             f"mxnet {mx.__version__} lays out its arrays differently: install mxnet 1.9.1"
         )

@@ -80,13 +80,13 @@ def diagnose_missing_libraries(sonames: Sequence[str]) -> Diagnosis | None:
 
     None if no wheel holds any of them.
     """
+    requirement_of = {soname: wheel.requirement for wheel in WHEELS for soname in wheel.sonames}
     needed = [
-        f"{soname} ({wheel.requirement})"
-        for soname in sonames
-        for wheel in WHEELS
-        if soname in wheel.sonames
+        f"{soname} ({requirement_of[soname]})" for soname in sonames if soname in requirement_of
     ]
-    return Diagnosis(f"{MXNET_CUDA_PACKAGE} needs {', '.join(needed)}", INSTALL) if needed else None
+    if not needed:
+        return None
+    return Diagnosis(f"{MXNET_CUDA_PACKAGE} needs {', '.join(needed)}", INSTALL)
 
 
 def diagnose_driver(reason: str = "not found") -> Diagnosis:
@@ -100,7 +100,11 @@ def diagnose_driver(reason: str = "not found") -> Diagnosis:
 
 
 def _missing_library(match: re.Match[str]) -> Diagnosis | None:
-    return diagnose_driver() if match[1] == DRIVER else diagnose_missing_libraries([match[1]])
+    """Return the diagnosis of a library that the loader does not find, if it is known."""
+    library = match[1]
+    if library == DRIVER:
+        return diagnose_driver()
+    return diagnose_missing_libraries([library])
 
 
 KNOWN_FAILURES: KnownFailures = {
@@ -140,6 +144,7 @@ KNOWN_FAILURES: KnownFailures = {
 
 
 def _absent(python: tuple[int, ...]) -> Diagnosis | None:
+    """Return what to do if this Python is too new for MXNet; None if it is not."""
     if python < FIRST_PYTHON_WITHOUT_MXNET:
         return None
     version = ".".join(map(str, python[:2]))
@@ -150,17 +155,16 @@ def _absent(python: tuple[int, ...]) -> Diagnosis | None:
 
 
 def _harmful_variables(environment: Mapping[str, str]) -> Mapping[str, Diagnosis]:
+    """Return the diagnosis of a DMLC_ROLE with which importing MXNet never returns."""
     role = environment.get(ROLE)
     if role not in SERVING:
         return {}
-    return {
-        ROLE: Diagnosis(
-            f"{ROLE}={role} makes `import mxnet` serve other processes for good", UNSET_ROLE
-        )
-    }
+    cause = f"{ROLE}={role} makes `import mxnet` serve other processes for good"
+    return {ROLE: Diagnosis(cause, UNSET_ROLE)}
 
 
 def _gpus() -> Gpus:
+    """Return the GPUs that MXNet finds, or why it can use none."""
     import mxnet as mx
 
     if not mx.runtime.Features().is_enabled("CUDA"):
@@ -169,16 +173,19 @@ def _gpus() -> Gpus:
         count: int = mx.context.num_gpus()
     except Exception as error:
         return Gpus("CUDA", failure=failure_of("mxnet", error))
-    return Gpus("CUDA", tuple(Gpu(index, None, _memory(index), None) for index in range(count)))
+    devices = tuple(Gpu(index, None, _memory(index), None) for index in range(count))
+    return Gpus("CUDA", devices)
 
 
 def _memory(index: int) -> int | None:
+    """Return the bytes of a GPU's memory; None if MXNet cannot use the GPU."""
     import mxnet as mx
 
     try:
-        return int(mx.context.gpu_memory_info(index)[1])
+        _, total_bytes = mx.context.gpu_memory_info(index)
     except mx.MXNetError:
         return None
+    return int(total_bytes)
 
 
 INSTALLATION = Installation(
@@ -194,11 +201,11 @@ INSTALLATION = Installation(
 
 
 def load_cuda_libraries() -> None:
-    """Load what MXNet's CUDA build is linked against; do nothing if that build is not installed.
+    """Load the libraries that MXNet's CUDA build needs; do nothing if that build is not installed.
 
-    A library comes from its wheel if that is installed, and else from the system's loader. Raises
-    InstallationError if the driver is missing, if libraries are missing, damaged or overwritten by
-    those of another CUDA, and if MXNet's CPU build is installed too.
+    A library comes from its wheel if the wheel is installed, and else from the system's loader.
+    Raises InstallationError if the driver is missing, if libraries are missing, damaged or
+    overwritten by those of another CUDA, and if MXNet's CPU build is installed too.
     """
     if _installed_distribution(MXNET_CUDA_PACKAGE) is None:
         return
@@ -215,28 +222,35 @@ def load_cuda_libraries() -> None:
     except OSError as error:
         reason = "not found" if ABSENT.search(str(error)) else str(error)
         raise InstallationError(diagnose_driver(reason)) from error
-    absent: dict[str, None] = {}
+    missing: list[str] = []
     for wheel in WHEELS:
         for soname in wheel.sonames:
+            path = _path(wheel, soname) or soname
             try:
                 # Local: its functions must not replace those of another CUDA.
-                ctypes.CDLL(_path(wheel, soname) or soname, ctypes.RTLD_LOCAL)
+                ctypes.CDLL(path, ctypes.RTLD_LOCAL)
             except OSError as error:
-                missing = ABSENT.search(str(error))
-                if missing is None:
+                match = ABSENT.search(str(error))
+                if match is None:
                     raise _error(f"{soname} cannot be loaded ({error})", wheel.reinstall) from error
-                absent[missing[1]] = None
-    if diagnosis := diagnose_missing_libraries([*absent]):
+                # The library itself, or another one that it needs.
+                missing_soname = match[1]
+                if missing_soname not in missing:
+                    missing.append(missing_soname)
+    diagnosis = diagnose_missing_libraries(missing)
+    if diagnosis is not None:
         raise InstallationError(diagnosis)
 
 
 def _path(wheel: Wheel, soname: str) -> str | None:
-    """Find a library in its wheel, unchanged since it was installed.
+    """Return the path of a library in its wheel; None if the wheel is not installed or lacks it.
 
-    None if the wheel is not installed or lacks it.
+    Raises InstallationError if the file has changed since the wheel was installed.
     """
-    installed = _installed_distribution(wheel.name)
-    for file in (installed and installed.files) or ():
+    distribution = _installed_distribution(wheel.name)
+    if distribution is None:
+        return None
+    for file in distribution.files or ():
         if file.name == soname:
             path = Path(str(file.locate()))
             # A wheel's list of its files holds their sizes; two builds of a library differ in
@@ -248,16 +262,18 @@ def _path(wheel: Wheel, soname: str) -> str | None:
 
 
 def _overwritten(wheel: Wheel, file: str) -> InstallationError:
-    owners = {
-        one.name for one in distributions() if any(str(other) == file for other in one.files or ())
-    }
-    names = " ".join(sorted(owners - {wheel.name}))
-    if not names:
+    """Return the error of a wheel's file that is not as it was installed."""
+    other_owners: set[str] = set()
+    for distribution in distributions():
+        files = {str(installed_file) for installed_file in distribution.files or ()}
+        if file in files and distribution.name != wheel.name:
+            other_owners.add(distribution.name)
+    if not other_owners:
         return _error(f"{file} is not as {wheel.name} installed it", wheel.reinstall)
+    names = " ".join(sorted(other_owners))
     return _error(
         f"{file} of {wheel.name} was overwritten by {names}: {MXNET_CUDA_PACKAGE} and a CUDA build "
-        "of another "
-        "framework need an environment each",
+        "of another framework need an environment each",
         f"pip uninstall --yes {names} && {wheel.reinstall}",
     )
 
@@ -267,4 +283,5 @@ def _error(cause: str, command: str) -> InstallationError:
 
 
 def _installed_distribution(name: str) -> Distribution | None:
+    """Return an installed distribution by its name; None if it is not installed."""
     return next(iter(distributions(name=name)), None)

@@ -31,58 +31,63 @@ MAX_SECONDS = 10.0
 
 
 def core_type_to_set(as_shipped: bool) -> str | None:
-    """Return the value that the variable of OpenBLAS's core type must have when MXNet is imported.
+    """Return the value of OPENBLAS_CORETYPE under which MXNet is to be imported; None: unset.
 
-    None for unset. It is the user's own if there is one, and else only set where the library would
-    take kernels below what the processor can do, unless `as_shipped` says to leave it alone.
+    A value that the user has set stays. Otherwise the variable is only set if OpenBLAS would take
+    slower kernels than the processor allows, and never if `as_shipped`.
     """
-    own = os.environ.get(CORE_TYPE)
-    if own is not None or as_shipped:
-        return own
-    taken = _core_type_taken()
-    return None if taken is None else better_core_type(taken, processor_flags())
+    value_of_user = os.environ.get(CORE_TYPE)
+    if value_of_user is not None or as_shipped:
+        return value_of_user
+    own_choice = _own_core_type()
+    if own_choice is None:
+        return None
+    return better_core_type(own_choice, processor_flags())
 
 
 @cache
-def _core_type_taken() -> str | None:
-    """Ask the OpenBLAS in MXNet's package for the core type that it takes by itself.
+def _own_core_type() -> str | None:
+    """Return the core type that the OpenBLAS in MXNet's package takes by itself.
 
-    None if there is none to ask. In a separate process, which takes 30 ms: here it would then be
-    loaded, and stay with its choice.
+    None if the package has no OpenBLAS, or if that does not say. A separate process asks it, within
+    30 ms: in this process the library would then be loaded, and could not be set any more.
     """
     package = find_spec("mxnet")
-    folders = [Path(folder) for folder in (package and package.submodule_search_locations) or ()]
-    library = next(
-        (path for folder in folders for path in sorted(folder.glob("libopenblas*.so*"))), None
-    )
-    if library is None:
+    if package is None:
+        return None
+    libraries: list[Path] = []
+    for folder in package.submodule_search_locations or ():
+        libraries += sorted(Path(folder).glob("libopenblas*.so*"))
+    if not libraries:
         return None
     # Nothing of Python's but ctypes is needed.
-    command = [sys.executable, "-I", "-S", "-c", ASK, str(library)]
+    command = [sys.executable, "-I", "-S", "-c", ASK, str(libraries[0])]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, capture_output=True, text=True, timeout=MAX_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return completed.stdout.strip()
 
 
 def libraries(threads: int) -> Sequence[Kernels]:
-    """List the BLAS in MXNet's package, and oneDNN if it was built with it."""
+    """List the BLAS in MXNet's package, and oneDNN if MXNet was built with it."""
     import mxnet as mx
 
-    with_onednn = mx.runtime.Features().is_enabled("MKLDNN")
-    return [
-        *blas("mxnet", threads),
-        *([onednn(ONEDNN_VERSIONS.get(mx.__version__), threads)] if with_onednn else []),
-    ]
+    kernels = blas("mxnet", threads)
+    has_onednn = mx.runtime.Features().is_enabled("MKLDNN")
+    if has_onednn:
+        version = ONEDNN_VERSIONS.get(mx.__version__)
+        kernels.append(onednn(version, threads))
+    return kernels
 
 
 @contextmanager
 def one_thread(backend: Backend, x: Array) -> Iterator[None]:
-    """Limit OpenMP, whom OpenBLAS and oneDNN ask for the number of threads, in each worker of the
-    device of `x`.
+    """Limit OpenMP to one thread in each worker of the device of `x` within a `with` block.
+
+    OpenBLAS and oneDNN take as many threads as OpenMP has.
     """
     limit: Callable[[int], None] = limit_openmp_threads
     if backend.engine == "async":

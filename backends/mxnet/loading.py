@@ -3,6 +3,7 @@ workers.
 """
 
 import atexit
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -36,9 +37,9 @@ def load(
     workers_per_device: int = 1,
     variants: Sequence[str] = (),
 ) -> MXNetBackend:
-    """Return MXNet's backend for an engine and devices.
+    """Import MXNet under its settings, and return its backend for an engine and devices.
 
-    Raises BackendError for what cannot be had.
+    Raises BackendError if there are no such devices, or MXNet cannot be imported in this way.
     """
     engine = engine or "async"
     check_workers("mxnet", engine, workers_per_device)
@@ -48,8 +49,8 @@ def load(
         # Unset, MXNet takes ThreadedEnginePerDevice.
         "MXNET_ENGINE_TYPE": "NaiveEngine" if engine == "sync" else None,
         "MXNET_CPU_WORKER_NTHREADS": str(workers_per_device),
-        # Operators that share one of these pieces of scratch memory wait for each other, whatever
-        # their device.
+        # Operators that share one of these pieces of scratch memory wait for each other, also if
+        # they are on different devices.
         "MXNET_CPU_TEMP_COPY": "4" if TEMPORARY_SPACE_LOW.name in own_variants else "256",
         # In bulk, all of a backward pass is one operator: no gradient would be ready before the
         # last one is.
@@ -61,7 +62,8 @@ def load(
         "OMP_NUM_THREADS": str(threads),
         CORE_TYPE: core_type_to_set(as_shipped=BLAS_AS_SHIPPED.name in own_variants),
     }
-    if (streams := _streams_on_one_gpu(devices)) > OWN_GPU_WORKERS:
+    streams = _streams_on_one_gpu(devices)
+    if streams > OWN_GPU_WORKERS:
         settings["MXNET_GPU_WORKER_NTHREADS"] = str(streams)
     mx = import_framework(
         "mxnet",
@@ -88,8 +90,8 @@ def load(
         end_all(error)
     cores: Sequence[set[int]]
     if engine == "async":
-        wanted = cores_of(chosen, workers_per_device * threads)
-        cores = _start_workers(contexts, wanted, workers_per_device, threads)
+        wanted_cores = cores_of(chosen, workers_per_device * threads)
+        cores = _start_workers(contexts, wanted_cores, workers_per_device, threads)
         workers = "one worker" if workers_per_device == 1 else f"{workers_per_device} workers"
         scheduler = f"MXNet's own engine: one queue and {workers} per device"
     else:
@@ -105,38 +107,40 @@ def load(
 def _start_workers(
     contexts: Mapping[Device, Any], cores: Sequence[set[int]], workers: int, threads: int
 ) -> Sequence[set[int]]:
-    """Start each CPU device's workers.
+    """Start the workers of each CPU device on its cores, and return the cores of all devices.
 
-    Return its cores, which differ if its workers were running already.
+    They are not the given ones if a device's workers were running already.
     """
     import mxnet as mx
 
     from backends.mxnet.engine import limit_threads
 
     # MXNet starts a context's workers at its first operator, on the cores of the thread that issues
-    # it; those of cpu(0), which serve every wait, come first and are left free. On a GPU a worker
-    # only issues.
+    # that operator. The workers of cpu(0), which serve every wait, may run on any core, so they are
+    # started first. A GPU's workers compute nothing, and need no cores.
     mx.np.zeros((1,), ctx=mx.cpu(0)).wait_to_read()
-    for (device, context), share in zip(contexts.items(), cores, strict=False):
+    for (device, context), cores_of_device in zip(contexts.items(), cores, strict=False):
         if device.kind == "gpu" or device in _cores:
             continue
-        with on_cores(share):
+        with on_cores(cores_of_device):
             mx.np.zeros((1,), ctx=context).wait_to_read()
         # MXNet trusts OMP_NUM_THREADS, which OpenMP has not read if another framework brought it
         # along before; and MXNet's OpenBLAS hangs if several workers use more than one thread each.
         limit_threads(context, workers, threads)
-        _cores[device] = share
-    return [_cores.get(device, share) for device, share in zip(contexts, cores, strict=False)]
+        _cores[device] = cores_of_device
+    return [
+        _cores.get(device, cores_of_device)
+        for device, cores_of_device in zip(contexts, cores, strict=False)
+    ]
 
 
 @cache
 def _end_quietly(mx: Any) -> None:
-    """Raise no failure at exit that nobody waited for: the program has ended, and its status is its
-    own.
-    """
+    """Let MXNet raise no failure at exit: nobody waited for it, and the program has ended."""
     at_exit = mx.base._notify_shutdown
 
     def notify() -> None:
+        """Call MXNet's own function at exit, and drop what it raises."""
         # Some of MXNet's errors become Python's own: a ValueError, say.
         with suppress(Exception):
             at_exit()
@@ -146,11 +150,10 @@ def _end_quietly(mx: Any) -> None:
 
 
 def _streams_on_one_gpu(devices: Wanted) -> int:
-    # A number means streams only if there are too few GPUs, and MXNet counts them when it has read
-    # its settings.
-    indices = (
-        []
-        if isinstance(devices, int)
-        else [device.index for device in devices if device.kind == "gpu"]
-    )
-    return max(map(indices.count, indices), default=0)
+    """Return the most devices that are named on one GPU; 0 if none are named."""
+    # A mere number means streams only if there are too few GPUs, and MXNet can count its GPUs only
+    # after it has read its settings.
+    if isinstance(devices, int):
+        return 0
+    devices_on_gpu = Counter(device.index for device in devices if device.kind == "gpu")
+    return max(devices_on_gpu.values(), default=0)

@@ -35,6 +35,7 @@ mx.util.set_np_shape(2)
 
 
 def matmul(a: Array, b: Array) -> Array:
+    """Multiply matrices."""
     if dimensions_of(a) != 2 or dimensions_of(b) != 2:
         check_shapes("matmul", a, b)
     return mnp.dot(a, b)
@@ -49,6 +50,7 @@ def multiply(a: Array, b: Array | float) -> Array:
 
 
 def power(x: Array, exponent: float) -> Array:
+    """Raise each element to a power."""
     if exponent == 0:
         # MXNet's derivative of a power is zero times infinity at zero; that of `ones_like` is zero.
         return mnp.ones_like(x)
@@ -60,22 +62,25 @@ def relu(x: Array) -> Array:
 
 
 def total(x: Array, axis: int | None = None) -> Array:
+    """Sum all elements, or those along an axis."""
     if axis is not None:
         remaining = tuple(np.delete(x.shape, axis))
         if 0 in remaining:
-            # MXNet's own sums to what has elements.
+            # MXNet's own sum does not give arrays without elements.
             return x.reshape(remaining)
     return x.sum(axis=axis)
 
 
 def flatten(x: Array) -> Array:
+    """Reshape an array to a matrix with a row for each of its items."""
     if x.size == 0:
-        # MXNet's own flattens what has elements.
+        # MXNet's own operator takes no arrays without elements.
         return x.reshape(len(x), prod(x.shape[1:]))
     return npx.batch_flatten(x)
 
 
 def conv2d(x: Array, weight: Array, bias: Array) -> Array:
+    """Correlate images with filters, and add a bias."""
     filters, _, *kernel = weight.shape
     if len(kernel) != 2:
         check_shapes("conv2d", x, weight, bias)
@@ -87,29 +92,34 @@ def avg_pool2d(x: Array, size: int) -> Array:
 
 
 def cross_entropy(scores: Array, labels: Array) -> Array:
+    """Sum -log softmax of the scores at the labels; fails for labels that do not exist."""
     check_shapes("cross_entropy", scores, labels)
-    # `pick` would take the nearest class for a label that is none; `take` fails when it runs, but
-    # compares in the labels' dtype, in which the number of classes may not fit.
-    wide = labels if labels.dtype in (np.int32, np.int64) else labels.astype("int32")
+    # `pick` would take the nearest class for a label that does not exist, and `take` fails when it
+    # runs. But `take` compares in the labels' dtype, which the number of classes may not fit.
+    is_wide = labels.dtype in (np.int32, np.int64)
+    wide_labels = labels if is_wide else labels.astype("int32")
     classes = _classes(scores.shape[-1], scores.ctx)
-    checked = mx.nd.take(classes, wide.as_nd_ndarray(), mode="raise").as_np_ndarray()
+    checked_labels = mx.nd.take(classes, wide_labels.as_nd_ndarray(), mode="raise").as_np_ndarray()
     log_probabilities = npx.log_softmax(scores, axis=-1)
-    return -npx.pick(log_probabilities, checked, axis=-1).sum()
+    return -npx.pick(log_probabilities, checked_labels, axis=-1).sum()
 
 
 def count_correct(scores: Array, labels: Array) -> Array:
+    """Count the rows whose largest score is at the label."""
     check_shapes("count_correct", scores, labels)
     is_correct = scores.argmax(axis=1) == labels.astype("int64")
     return is_correct.sum()
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
+    """Divide a vector into views of these lengths."""
     check_lengths(x, lengths)
     bounds = accumulate(lengths, initial=0)
     return tuple(x[start:stop] for start, stop in pairwise(bounds))
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:
+    """Lay vectors end to end, in new memory."""
     # MXNet's own concatenate takes 12 times the time: it copies element by element.
     first, *_ = vectors
     length = sum(len(vector) for vector in vectors)
@@ -135,17 +145,18 @@ def zeros_like(x: Array) -> Array:
 
 
 def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
+    """Return the function that gives `fn`'s value and its gradients by the parameters."""
+
     def value_and_gradients(
         parameters: tuple[Array, ...], *rest: Array
     ) -> tuple[Array, tuple[Array, ...]]:
         if not all(x.size for x in tree_leaves(rest)):
             return zeros_like(parameters[0]).sum(), zeros_like(parameters)
-        # MXNet differentiates only by arrays that were marked before recording. These are other
-        # names of the same memory: one for each parameter, also if an array is passed twice or is
-        # one of `rest`.
+        # MXNet differentiates only by arrays that were marked before recording. A detached array is
+        # a new name of the same memory, so that each parameter has a mark of its own, also if an
+        # array is passed twice or is one of `rest`.
         leaves = tuple(parameter.detach() for parameter in parameters)
-        # Buffers belong to the marks, and only `backward` writes to them: again other names will
-        # do.
+        # A mark has a buffer, to which only `backward` would write: any array will do.
         buffers = [leaf.detach() for leaf in leaves]
         autograd.mark_variables(leaves, buffers)
         with autograd.record():
@@ -163,12 +174,13 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
 
 
 def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
-    # One call from Python, and one entry of a device's queue: 2,000 increments of two numbers take
-    # a fiftieth of their time one by one. It is made for each kind of arguments when they first
-    # come.
+    """Return a function that does all of `fn` as one operator of MXNet's."""
+    # One call from Python and one entry of a device's queue: 2,000 increments of two numbers take a
+    # fiftieth of the time that they take one by one.
     units: dict[object, Callable[..., Any]] = {}
 
     def unit(*args: Any) -> Any:
+        """Call `fn`, as one operator that is made when arguments of a kind first come."""
         kind = tree_map(lambda x: (x.shape, str(x.dtype), x.ctx), args)
         if kind not in units:
             units[kind] = _recorded(fn, args) or fn
@@ -180,9 +192,10 @@ def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
 def sgd(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float
 ) -> tuple[Array, ...]:
+    """Queue the updates of parameters in their own memory, and return the parameters."""
     _refuse_recording()
     check_apart("sgd", parameters, gradients)
-    # One operator for all of them: issuing eight would take Python as long as one of them computes.
+    # One operator updates a group: issuing eight takes Python as long as one of them computes.
     for group_parameters, group_gradients in _groups(parameters, gradients):
         count = len(group_parameters)
         pairs = chain(*zip(group_parameters, group_gradients, strict=True))
@@ -199,6 +212,7 @@ def sgd(
 def sgd_while_finite(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float, guard: Array
 ) -> tuple[tuple[Array, ...], Array]:
+    """Queue updates that change nothing once a gradient is not finite."""
     _refuse_recording()
     check_apart("sgd_while_finite", (*parameters, *gradients), (guard,))
     for parameter in parameters:
@@ -209,18 +223,21 @@ def sgd_while_finite(
     triples = zip(parameters, gradients, zeros, strict=True)
     with_dimensions = [_with_dimensions(*triple) for triple in triples]
     groups = list(_groups(*zip(*with_dimensions, strict=True)))
-    squares = reduce(plus, [_sum_of_squares(group_gradients) for _, group_gradients, _ in groups])
-    # 0 times what is not finite is NaN, which the guard keeps.
-    guard = (guard + 0 * squares).astype("float32", copy=False)
+    sum_of_squares = reduce(
+        plus, [_sum_of_squares(group_gradients) for _, group_gradients, _ in groups]
+    )
+    # 0 times an infinite number is NaN, and once the guard is NaN it stays so.
+    new_guard = (guard + 0 * sum_of_squares).astype("float32", copy=False)
     for group_parameters, group_gradients, group_zeros in groups:
         if group_parameters[0].dtype == np.float32:
-            _update_float32(group_parameters, group_gradients, group_zeros, float(rate), guard)
+            _update_float32(group_parameters, group_gradients, group_zeros, float(rate), new_guard)
         else:
-            _update_others(group_parameters, group_gradients, float(rate), guard)
-    return tuple(parameters), guard
+            _update_others(group_parameters, group_gradients, float(rate), new_guard)
+    return tuple(parameters), new_guard
 
 
 def _operand(x: Array, other: Array | float) -> Array | float:
+    """Return a second operand as MXNet takes it; raises ValueError for another dtype."""
     if not isinstance(other, mnp.ndarray):
         # MXNet knows numbers of Python only.
         return float(other)
@@ -230,25 +247,27 @@ def _operand(x: Array, other: Array | float) -> Array | float:
 
 
 def _refuse_recording() -> None:
-    # MXNet would record nothing of an update: what is computed of the new parameters would count as
-    # of the old ones.
+    """Raise ValueError within a function that is differentiated or recorded."""
+    # MXNet would record nothing of an update, and take the new parameters for the old ones.
     if autograd.is_recording():
         raise ValueError("an update of parameters cannot be differentiated")
 
 
 @cache
 def _classes(count: int, context: mx.Context) -> Any:
+    """Return the numbers of all classes on a context."""
     return mx.nd.arange(count, ctx=context)
 
 
 def _gradients(value: Array, leaves: Sequence[Array]) -> list[Any]:
-    # Not backward(): it writes to the one buffer in `.grad`, so a second call would overwrite the
-    # first's result.
+    """Return the gradients of a recorded value by marked arrays, in new memory."""
+    # Not `backward`, which writes to the buffer in `.grad`: a second call would overwrite the
+    # result of the first one.
     try:
         return list(autograd.grad(value, list(leaves)))
     except mx.MXNetError:
-        # MXNet refuses if the value does not depend on one of them: now it does, on none of its
-        # elements.
+        # MXNet refuses if the value does not depend on a leaf. So the sum of no elements of each
+        # leaf, which is zero, is added to the value.
         with autograd.record():
             for leaf in leaves:
                 value = value + leaf.reshape(-1)[:0].sum().astype(value.dtype)
@@ -256,18 +275,23 @@ def _gradients(value: Array, leaves: Sequence[Array]) -> list[Any]:
 
 
 def _groups(*values: Sequence[Array]) -> Iterator[tuple[list[Any], ...]]:
-    """Divide tuples of arrays into groups that one operator takes: of one dtype, and few enough."""
-    positions_of: dict[object, list[int]] = {}
+    """Divide each of some tuples of arrays into groups that one operator takes.
+
+    The arrays of a group have one dtype, and are few enough. Each result holds the group's arrays
+    of every tuple.
+    """
+    positions_of_dtype: dict[object, list[int]] = {}
     for position, arrays in enumerate(zip(*values, strict=True)):
-        positions_of.setdefault(arrays[0].dtype, []).append(position)
-    for positions in positions_of.values():
+        positions_of_dtype.setdefault(arrays[0].dtype, []).append(position)
+    for positions in positions_of_dtype.values():
         for start in range(0, len(positions), UPDATED_TOGETHER):
             group = positions[start : start + UPDATED_TOGETHER]
             yield tuple([value[position].as_nd_ndarray() for position in group] for value in values)
 
 
 def _with_dimensions(*arrays: Array) -> tuple[Array, ...]:
-    # Some operators on several arrays refuse those of no dimensions. These are views.
+    """Return arrays of equal shapes, as views of one dimension if they have none."""
+    # Some operators on several arrays refuse arrays of no dimensions.
     if arrays[0].shape:
         return arrays
     check_equal(arrays, "sgd_while_finite")
@@ -275,10 +299,12 @@ def _with_dimensions(*arrays: Array) -> tuple[Array, ...]:
 
 
 def _sum_of_squares(arrays: Sequence[Any]) -> Array:
+    """Return the sum of the squares of all elements of some arrays."""
     if arrays[0].dtype == np.float32:
         # `multi_all_finite` takes thirty times the time.
-        return mx.nd.multi_sum_sq(*arrays, num_arrays=len(arrays)).as_np_ndarray().sum()
-    # It would sum in float32, in which squares of float64 overflow.
+        sums = mx.nd.multi_sum_sq(*arrays, num_arrays=len(arrays))
+        return sums.as_np_ndarray().sum()
+    # `multi_sum_sq` would sum in float32, in which squares of float64 overflow.
     squares = [mnp.square(x.as_np_ndarray()).sum() for x in arrays]
     return reduce(plus, squares)
 
@@ -290,9 +316,10 @@ def _update_float32(
     rate: float,
     guard: Array,
 ) -> None:
-    # The one operator of MXNet that leaves its weights unchanged if a number on the device is NaN.
-    # With these constants it is plain descent: the mean is the gradient itself, its root mean
-    # square stays 0, and 1 is added to that.
+    """Queue one operator that updates float32 parameters unless the guard is NaN."""
+    # Adam is MXNet's only operator that leaves its weights unchanged if a number on the device is
+    # NaN. With these constants it is plain descent: the mean is the gradient itself, and the root
+    # mean square, by which it divides, is 0 and becomes 1 by the addition of epsilon.
     count = len(parameters)
     # For each parameter: itself, gradient, mean, root mean square.
     quadruples = zip(parameters, gradients, gradients, zeros, strict=True)
@@ -313,8 +340,8 @@ def _update_float32(
 def _update_others(
     parameters: Sequence[Any], gradients: Sequence[Any], rate: float, guard: Array
 ) -> None:
-    # That operator changes nothing in another dtype, and `where` ends the process if there are no
-    # elements.
+    """Queue the updates of parameters of another dtype, one by one, unless the guard is NaN."""
+    # Adam changes nothing in another dtype, and `where` ends the process if there are no elements.
     for parameter, gradient in zip(parameters, gradients, strict=True):
         check_equal((parameter, gradient), "sgd_while_finite")
         if parameter.size:
@@ -324,38 +351,42 @@ def _update_others(
 
 
 def _recorded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """Record what a function does with arguments of this kind; return a unit that does it.
+    """Return a function that does as one operator what `fn` does with arguments of this kind.
 
-    None if there is none.
+    None if no operator can: `fn` updates, or uses other arrays or several devices, say.
     """
-    # Other names of the same memory, one for each argument, also if an array is passed twice.
+    # A detached array is a new name of the same memory, so that each argument has its own, also if
+    # an array is passed twice.
     leaves = tree_map(lambda x: x.detach(), args)
     variables = list(tree_leaves(leaves))
-    autograd.mark_variables(variables, [x.detach() for x in variables])
+    buffers = [x.detach() for x in variables]
+    autograd.mark_variables(variables, buffers)
     try:
         with autograd.record(train_mode=False):
             value = fn(*leaves)
         results = list(tree_leaves(value))
-        symbol = mx.sym.Group([autograd.get_symbol(x) for x in results]).as_np_ndarray()
+        symbols = [autograd.get_symbol(x) for x in results]
+        group = mx.sym.Group(symbols).as_np_ndarray()
     except Exception:
-        # An update refuses to be recorded, and what was not recorded has no symbol. A mistake comes
-        # up again without.
+        # An update refuses to be recorded, and a value that was not recorded has no symbol. If `fn`
+        # itself is wrong, it fails again when it is launched as it is.
         return None
-    inputs = symbol.list_inputs()
-    position_of = {autograd.get_symbol(x).name: number for number, x in enumerate(variables)}
-    has_other_inputs = not position_of.keys() >= set(inputs)
+    inputs = group.list_inputs()
+    position_of = {autograd.get_symbol(x).name: position for position, x in enumerate(variables)}
+    has_other_inputs = any(name not in position_of for name in inputs)
     arrays = (*variables, *results)
     is_on_one_device = len({x.ctx for x in arrays}) == 1
     if has_other_inputs or not is_on_one_device or _has_repeated(arrays):
         return None
-    # By default 15 operators are one entry of the queue; a larger number than there are takes
+    # By default up to 15 operators are one entry of the queue; a number larger than needed takes
     # memory.
-    operators = len(symbol.get_internals().list_outputs())
-    operator = mx.nd.CachedOp(symbol, (*STATIC, ("forward_bulk_size", operators)))
+    operator_count = len(group.get_internals().list_outputs())
+    operator = mx.nd.CachedOp(group, (*STATIC, ("forward_bulk_size", operator_count)))
     positions = [position_of[name] for name in inputs]
     nesting = tree_map(lambda _: None, value)
 
     def unit(*args: Any) -> Any:
+        """Queue the operator on these arguments, and return its results as `fn` nests them."""
         arrays = list(tree_leaves(args))
         computed = operator(*(arrays[position] for position in positions))
         remaining = iter([computed] if len(results) == 1 else computed)
@@ -365,4 +396,5 @@ def _recorded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., An
 
 
 def _has_repeated(arrays: Sequence[Any]) -> bool:
+    """Return whether an array stands more than once in a sequence."""
     return len({id(x) for x in arrays}) < len(arrays)

@@ -21,9 +21,9 @@ from backends.mxnet.installation import load_cuda_libraries
 
 NO_PORT = "bind failed"
 ESTABLISHED = 1
-"""Of the first byte of Linux's `struct tcp_info`, the state of the connection."""
+"""The value of the first byte of Linux's `struct tcp_info` for an established connection."""
 LAST_DATA_RECEIVED = 52
-"""Offset of `tcpi_last_data_recv`, an unsigned int of milliseconds, in the same."""
+"""Offset of `tcpi_last_data_recv`, an unsigned int of milliseconds, in that structure."""
 
 
 def main() -> None:
@@ -49,12 +49,15 @@ def main() -> None:
 
 
 def _watch(seconds: float) -> None:
-    """End the process after some seconds in which a process of the job was missing, or a server was
-    sent nothing.
+    """End the process after some seconds without progress of the job.
+
+    There is none if a process of the job is missing, or if nothing is sent to this server.
     """
-    role, workers = os.environ["DMLC_ROLE"], int(os.environ["DMLC_NUM_WORKER"])
-    # A process of ps-lite is connected to itself, too, and a server to no other server.
-    expected = workers + (int(os.environ["DMLC_NUM_SERVER"]) if role == "scheduler" else 1)
+    role = os.environ["DMLC_ROLE"]
+    workers = int(os.environ["DMLC_NUM_WORKER"])
+    # A scheduler is connected to all servers, and a server only to the scheduler.
+    others = int(os.environ["DMLC_NUM_SERVER"]) if role == "scheduler" else 1
+    expected = workers + others
     complete_at = monotonic()
     while True:
         sleep(min(1.0, seconds / 10))
@@ -63,6 +66,7 @@ def _watch(seconds: float) -> None:
             # MXNet is still being loaded.
             complete_at = monotonic()
             continue
+        # A process of ps-lite is connected to itself, too.
         connected = len(silences) - 1
         if connected >= expected:
             complete_at = monotonic()
@@ -86,13 +90,14 @@ def _watch(seconds: float) -> None:
 
 
 def _silences() -> list[float] | None:
-    """Return the seconds since data came, for each connection to this process.
+    """Return for each connection to this process the seconds since data came.
 
-    None if it does not listen yet.
+    None if the process does not listen yet.
     """
-    ports, silences = set(), []
+    listening_ports: set[int] = set()
+    silences_and_ports: list[tuple[float, int]] = []
     for descriptor in Path("/proc/self/fd").iterdir():
-        # What was closed meanwhile has no link, and what is no TCP socket no information.
+        # A file that was closed meanwhile has no link, and other sockets no information about TCP.
         with suppress(OSError):
             if not str(descriptor.readlink()).startswith("socket:"):
                 continue
@@ -102,12 +107,13 @@ def _silences() -> list[float] | None:
                     socket.IPPROTO_TCP, socket.TCP_INFO, LAST_DATA_RECEIVED + 4
                 )
                 if duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                    ports.add(port)
+                    listening_ports.add(port)
                 elif info[0] == ESTABLISHED:
-                    silences.append(
-                        (port, struct.unpack_from("I", info, LAST_DATA_RECEIVED)[0] / 1000)
-                    )
-    return [seconds for port, seconds in silences if port in ports] if ports else None
+                    (milliseconds,) = struct.unpack_from("I", info, LAST_DATA_RECEIVED)
+                    silences_and_ports.append((milliseconds / 1000, port))
+    if not listening_ports:
+        return None
+    return [seconds for seconds, port in silences_and_ports if port in listening_ports]
 
 
 if __name__ == "__main__":

@@ -55,37 +55,43 @@ class MXNetGroup:
         self.hosts = tuple(name.decode() for name in gather(self, socket.gethostname().encode()))
 
     def sum(self, x: Array) -> Array:
+        """Queue the sum over all processes, in the memory of each array of a value."""
         arrays = list(tree_leaves(x))
         self._sums += 1
         agree_on_exchange(self.sum_on_host, self.rank, self.hosts, self._sums, arrays)
-        sums = iter(
-            [self._sum_one(f"{place}", array, -place) for place, array in enumerate(arrays)]
-        )
-        return tree_map(lambda _: next(sums), x)
+        # Servers sum arrays of a higher priority first: here the first arrays of a value.
+        sums = [
+            self._sum_one(str(position), array, -position) for position, array in enumerate(arrays)
+        ]
+        remaining = iter(sums)
+        return tree_map(lambda _: next(remaining), x)
 
     def sum_on_host(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(
-            self._sum_one(
-                "host", self._mx.np.array(x, dtype=x.dtype, ctx=self._context), 0
-            ).asnumpy()
-        )
+        """Sum a float32 array over all processes, and block until it is computed."""
+        loaded = self._mx.np.array(x, dtype=x.dtype, ctx=self._context)
+        total = self._sum_one("host", loaded, 0)
+        return np.asarray(total.asnumpy())
 
     def waitall(self) -> None:
         self._mx.npx.waitall()
 
     def close(self) -> None:
+        """Wait for all sums and all processes, and leave the store."""
         self.waitall()
-        # Waits for all processes. At exit, when Python frees it, no thread of Python's could keep a
-        # deadline.
+        # Freeing the store waits for all processes. At exit Python would free it when none of its
+        # threads can keep a deadline any more.
         del self._store
 
     def _sum_one(self, name: str, x: Array, priority: int) -> Array:
+        """Queue the sum of an array over all processes, and return the sum."""
         if x.size == 0:
             return x
         if x.dtype.name not in SUMMED_AS_THEY_ARE:
-            return self._sum_one(name, x.astype("float64"), priority).astype(x.dtype)
+            float_sum = self._sum_one(name, x.astype("float64"), priority)
+            return float_sum.astype(x.dtype)
         if x.ndim == 0:
-            return self._sum_one(name, x.reshape(1), priority).reshape(())
+            vector_sum = self._sum_one(name, x.reshape(1), priority)
+            return vector_sum.reshape(())
         array = x.as_nd_ndarray()
         # The shape and type of a key never change.
         key = f"{name} {x.dtype.name} {x.shape}"

@@ -19,7 +19,7 @@ from backends.host import core_numbers
 from backends.mxnet.program_hooks import MXNetProfiler, last_row
 from backends.profiling.marks import Mark, marking_verbs, parse_verb, queue_device
 from backends.profiling.readers import ChromeReader
-from backends.profiling.slices import Trace
+from backends.profiling.slices import Slices, Trace, TraceThread
 from backends.profiling.threads_of_trace import (
     assemble,
     host_spans,
@@ -29,7 +29,16 @@ from backends.profiling.threads_of_trace import (
     spans_of,
     windows,
 )
-from backends.profiling.timeline import HOST_DEVICE, KINDS, Span, SpanKind, Spans, Timeline, Window
+from backends.profiling.timeline import (
+    HOST_DEVICE,
+    KINDS,
+    Queue,
+    Span,
+    SpanKind,
+    Spans,
+    Timeline,
+    Window,
+)
 from backends.protocol import Backend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 
@@ -51,7 +60,7 @@ READABLE_NAMES = {
     "mul_scalar": "multiply_scalar",
     "parallel_core": "allreduce",
 }
-"""What this project, and PyTorch, call the same."""
+"""The names by which this project and PyTorch call MXNet's operators."""
 COPY_OPERATORS = re.compile(r"_slice_assign|_contrib_index_copy|_copyto|Copy[CG]PU2[CG]PU")
 EXCHANGES = {"parallel_core", "KVStoreReduce", "ElementwiseSum"}
 """Our sums over devices, and a KVStore's: of type `local`, and of type `device`."""
@@ -81,25 +90,29 @@ _profiler = cache(MXNetProfiler)
 
 
 def check(backend: Backend) -> None:
-    """Raise BackendError if MXNet's profiler has no row for one of the devices, and would abort the
-    process.
+    """Raise BackendError if MXNet's profiler has no row for one of a backend's devices.
+
+    The profiler would abort the process.
     """
     import mxnet as mx
 
     cores = len(core_numbers())
     last = last_row(cores, mx.context.num_gpus())
-    beyond = [device for device in backend.devices if device.kind == "cpu" and device.index > last]
-    if beyond:
-        raise BackendError(
-            f"mxnet's profiler would abort at {beyond[0]}: with {cores} "
-            f"{'core' if cores == 1 else 'cores'} it has "
-            f"rows up to cpu:{last}, so profile with --devices {last} or fewer"
-        )
+    for device in backend.devices:
+        if device.kind == "cpu" and device.index > last:
+            noun = "core" if cores == 1 else "cores"
+            raise BackendError(
+                f"mxnet's profiler would abort at {device}: with {cores} {noun} it has rows up to "
+                f"cpu:{last}, so profile with --devices {last} or fewer"
+            )
 
 
 @contextmanager
 def profile(backend: Backend, path: Path) -> Iterator[Mark]:
-    """Run MXNet's profiler, which writes its trace to `path` at the end; gives a `Mark`."""
+    """Run MXNet's profiler within a `with` block, which writes its trace to `path` at the end.
+
+    The block gets a `Mark`.
+    """
     import mxnet as mx
 
     profiler = _profiler(mx)
@@ -112,7 +125,8 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
     finally:
         profiler.stop(path)
         if not mx.context.num_gpus():
-            path.write_text(_with_cpu_rows(path.read_text(encoding="utf-8")), encoding="utf-8")
+            trace = path.read_text(encoding="utf-8")
+            path.write_text(_with_cpu_rows(trace), encoding="utf-8")
 
 
 def is_from(trace: Trace) -> bool:
@@ -121,7 +135,7 @@ def is_from(trace: Trace) -> bool:
 
 
 def timeline_of(trace: Trace) -> Timeline:
-    """Read what MXNet's profiler wrote.
+    """Return the timeline of a trace that MXNet's profiler wrote.
 
     Each thread that runs a device's operators is a separate queue.
     """
@@ -130,41 +144,30 @@ def timeline_of(trace: Trace) -> Timeline:
     on_devices = slices.on_threads({row for row in slices.rows if row[0] in devices})
     counted = slices.has_category(OPERATORS) & on_devices & ~slices.has_name(HOUSEKEEPING)
     # Some operators run other operators: a convolution may reorder its images first.
-    work = outermost(slices.select(counted))
-    on_first = work.on_threads({row for row in work.rows if devices.get(row[0]) == "cpu:0"})
-    waiting = on_first & work.has_name(WAIT_OPERATORS)
-    waits, operators = work.select(waiting), work.select(~waiting)
+    outer_operators = outermost(slices.select(counted))
+    rows_of_first_cpu = {row for row in outer_operators.rows if devices.get(row[0]) == "cpu:0"}
+    on_first_cpu = outer_operators.on_threads(rows_of_first_cpu)
+    is_wait = on_first_cpu & outer_operators.has_name(WAIT_OPERATORS)
+    waits, operators = outer_operators.select(is_wait), outer_operators.select(~is_wait)
     wait_queues = numbered_queues(dict.fromkeys(waits.threads(), (HOST_DEVICE, "waits")))
-    computing = operators.select(
-        ~operators.has_name({name for name in operators.names if _kind(name) == "copy"})
-    )
-    # MXNet's copy workers of a GPU, or a CPU device's worker that does nothing else.
-    copying = {*operators.threads()} - {*computing.threads()}
-    queues = numbered_queues(
-        {
-            thread: (devices[thread[0]], "copy" if thread in copying else "compute")
-            for thread in operators.threads()
-        }
-    )
+    queues = _queues_of(operators, devices)
     marks = list(slices.select(slices.has_category(MARKS)))
     cases, host = windows(marks), host_spans(outermost_calls(marks))
-    spans = spans_of(operators, _kind, queues, _readable)
-    unlinked: list[str] = []
+    operator_spans = spans_of(operators, _kind, queues, _readable)
+    wait_spans = spans_of(waits, lambda _: "host", wait_queues, lambda _: "wait")
+    notes = list(trace.problems)
+    devices_with_unlinked: list[str] = []
     if cases:
-        linked, unlinked = _link_launches(list(spans), host, cases)
-        spans = Spans.of(linked)
-    waited = spans_of(waits, lambda _: "host", wait_queues, lambda _: "wait")
-    notes = [*trace.problems]
-    if (
-        any(call.name == "allreduce" for call in host)
-        and KINDS.index("exchange") not in spans.kinds
-    ):
+        linked, devices_with_unlinked = _link_launches(list(operator_spans), host, cases)
+        operator_spans = Spans.of(linked)
+    has_sums = any(call.name == "allreduce" for call in host)
+    has_exchanges = KINDS.index("exchange") in operator_spans.kinds
+    if has_sums and not has_exchanges:
         notes.append(SHORT_SUMS)
-    if unlinked:
-        notes.append(UNLINKED.format(", ".join(unlinked)))
-    timeline = assemble(
-        "mxnet", [Spans.of(host), waited, spans], cases, notes, set(devices.values())
-    )
+    if devices_with_unlinked:
+        notes.append(UNLINKED.format(", ".join(devices_with_unlinked)))
+    spans_of_sources = [Spans.of(host), wait_spans, operator_spans]
+    timeline = assemble("mxnet", spans_of_sources, cases, notes, set(devices.values()))
     if cases:
         return timeline
     steps = tuple(
@@ -173,10 +176,25 @@ def timeline_of(trace: Trace) -> Timeline:
     return replace(timeline, annotations=steps)
 
 
+def _queues_of(operators: Slices, devices: Mapping[int | str, str]) -> dict[TraceThread, Queue]:
+    """Return the queue of each thread that runs operators: a device's for computing or copying."""
+    copy_names = {name for name in operators.names if _kind(name) == "copy"}
+    other_operators = operators.select(~operators.has_name(copy_names))
+    threads_that_compute = set(other_operators.threads())
+    purposes: dict[TraceThread, Queue] = {}
+    for thread in operators.threads():
+        # A thread that only copies is a GPU's copy worker, or a CPU device's worker.
+        purpose = "compute" if thread in threads_that_compute else "copy"
+        row, _ = thread
+        purposes[thread] = (devices[row], purpose)
+    return numbered_queues(purposes)
+
+
 READER = ChromeReader(is_from, timeline_of)
 
 
 def _with_cpu_rows(text: str) -> str:
+    """Return a trace in which all rows have the labels of CPU devices: there are no GPUs."""
     # MXNet's CUDA build has 32 rows for GPUs behind those of the cores, whatever GPUs there are;
     # without any GPU, they are the rows of the CPU devices with their numbers.
     return re.sub(
@@ -185,69 +203,96 @@ def _with_cpu_rows(text: str) -> str:
 
 
 def _device_in(label: str) -> str | None:
+    """Return the device that a row's label names; None if it names none."""
     match = re.fullmatch(r"([cg]pu)/(\d+)", label)
-    return f"{match[1]}:{match[2]}" if match else None
+    if match is None:
+        return None
+    kind, index = match.groups()
+    return f"{kind}:{index}"
 
 
 def _devices(labels: Mapping[int | str, str]) -> dict[int | str, str]:
-    devices = {row: device for row, label in labels.items() if (device := _device_in(label))}
-    gpus = any(device.startswith("gpu") for device in devices.values())
+    """Return the device of each row that is one, by the row's number."""
+    devices: dict[int | str, str] = {}
+    for row, label in labels.items():
+        device = _device_in(label)
+        if device is not None:
+            devices[row] = device
+    has_gpus = any(device.startswith("gpu") for device in devices.values())
     for row, label in labels.items():
         # Without GPUs nothing is page-locked, and a row with such a label is that of the CPU device
         # with its number.
         if label in ("cpu pinned/", "cpu shared/"):
-            devices[row] = "cpu:0" if gpus else f"cpu:{row}"
+            devices[row] = "cpu:0" if has_gpus else f"cpu:{row}"
     return devices
 
 
 @cache
 def _kind(operator: str) -> SpanKind:
+    """Return the kind of span that an operator is."""
     if operator in EXCHANGES:
         return "exchange"
-    return "copy" if COPY_OPERATORS.fullmatch(operator) else "compute"
+    if COPY_OPERATORS.fullmatch(operator):
+        return "copy"
+    return "compute"
 
 
 @cache
 def _readable(operator: str) -> str:
+    """Return the name of an operator that this project, and PyTorch, give to such an operation."""
     if COPY_OPERATORS.fullmatch(operator):
         return "copy"
-    plain = re.sub(r"_(npi|npx|np)_", "_", operator).strip("_")
-    forward = plain.removeprefix("backward_")
-    return READABLE_NAMES.get(forward, forward) + ("" if forward == plain else " backward")
+    name = re.sub(r"_(npi|npx|np)_", "_", operator).strip("_")
+    forward_name = name.removeprefix("backward_")
+    readable_name = READABLE_NAMES.get(forward_name, forward_name)
+    is_backward = name != forward_name
+    return f"{readable_name} backward" if is_backward else readable_name
 
 
 def _link_launches(
     spans: Sequence[Span], host: Sequence[Span], cases: Sequence[Window]
 ) -> tuple[list[Span], list[str]]:
-    """Return the spans, with their launch if it is known, and the devices on which some calls have
-    no match.
+    """Return the spans, linked to their launches if known, and the devices with unmatched calls.
 
     `host` holds the calls of the verbs; spans outside of the cases stay as they are. A device
     begins its operators when their inputs are there, which need not be in the order of their
     launch. So operators are matched with calls of the same name only, and only if there are as many
-    of the one as of the other. Among those of one name the first call is taken to have launched
-    what began first; a mean wait does not depend on which did.
+    operators as calls. Among those of one name the first call is taken to have launched the
+    operator that began first; a mean wait does not depend on which operator did.
     """
     linked = {id(span): span for span in spans}
-    unmatched: set[str] = set()
+    devices_with_unmatched: set[str] = set()
+    spans_by_start = sorted(spans, key=lambda span: span.start)
     for case in cases:
-        launches: dict[LinkKey, list[int]] = defaultdict(list)
-        for call in host:
-            parsed = parse_verb(call.operator)
-            if parsed and parsed.device and case.start <= call.start < case.end:
-                operator = OPERATOR_OF_CALL.get(parsed.name, parsed.name.removeprefix("launch "))
-                launches[parsed.device, operator].append(call.start)
-        operators: dict[LinkKey, list[Span]] = defaultdict(list)
-        for span in sorted(spans, key=lambda span: span.start):
+        launches = _launches_in(case, host)
+        spans_of_operator: dict[LinkKey, list[Span]] = defaultdict(list)
+        for span in spans_by_start:
             if case.start <= span.start < case.end:
                 # Adding a number is another operator than adding an array.
-                operators[span.device, span.name.removesuffix("_scalar")].append(span)
+                operator = span.name.removesuffix("_scalar")
+                spans_of_operator[span.device, operator].append(span)
         for key, starts in launches.items():
-            pairs = list(zip(starts, operators[key], strict=False))
-            if len(starts) != len(operators[key]) or any(
-                span.start < start for start, span in pairs
-            ):
-                unmatched.add(key[0])
-            else:
-                linked.update({id(span): span._replace(launched=start) for start, span in pairs})
-    return list(linked.values()), sorted(unmatched)
+            device, _ = key
+            candidates = spans_of_operator[key]
+            pairs = list(zip(starts, candidates, strict=False))
+            begins_too_early = any(span.start < start for start, span in pairs)
+            if len(starts) != len(candidates) or begins_too_early:
+                devices_with_unmatched.add(device)
+                continue
+            for start, span in pairs:
+                linked[id(span)] = span._replace(launched=start)
+    return list(linked.values()), sorted(devices_with_unmatched)
+
+
+def _launches_in(case: Window, host: Sequence[Span]) -> dict[LinkKey, list[int]]:
+    """Return the times at which calls of a case launched operators, by device and operator."""
+    launches: dict[LinkKey, list[int]] = defaultdict(list)
+    for call in host:
+        if not case.start <= call.start < case.end:
+            continue
+        verb = parse_verb(call.operator)
+        if verb is None or not verb.device:
+            continue
+        operator = OPERATOR_OF_CALL.get(verb.name, verb.name.removeprefix("launch "))
+        launches[verb.device, operator].append(call.start)
+    return launches

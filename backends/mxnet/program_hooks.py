@@ -25,7 +25,7 @@ def hook(mxnet: Any, recorder: Any) -> None:
 
 
 class MXNetProfiler:
-    """MXNet's profiler. It is configured once in a process, by the program or by this."""
+    """MXNet's profiler, which can be configured once in a process: by the program, or by this."""
 
     framework = "mxnet"
 
@@ -39,22 +39,22 @@ class MXNetProfiler:
         """What MXNet writes only before the events of its first dump."""
 
     def unavailable(self) -> str:
-        """Return why it cannot record now."""
+        """Return why the profiler cannot record now; empty if it can."""
         if self.is_programs_own:
             return "the program runs the profiler itself"
         last = last_row(len(os.sched_getaffinity(0)), self.mxnet.context.num_gpus())
-        beyond = [one for one in self.contexts if one.device_type == "cpu" and one.device_id > last]
-        if beyond:
-            return (
-                f"MXNet's profiler has rows up to cpu({last}), and would abort the program at "
-                f"{beyond[0]}"
-            )
+        for context in self.contexts:
+            if context.device_type == "cpu" and context.device_id > last:
+                return (
+                    f"MXNet's profiler has rows up to cpu({last}), and would abort the program at "
+                    f"{context}"
+                )
         return ""
 
     def settle(self) -> None:
-        """Wait for all that was queued.
+        """Wait for all that was queued; raises the error of a failed operator.
 
-        Raises what failed there, because only the first wait has that error.
+        Only the first wait raises such an error, so it must reach the program.
         """
         self.mxnet.nd.waitall()
 
@@ -83,9 +83,7 @@ class MXNetProfiler:
         dumped = self.file.read_bytes()
         self.file.unlink()
         if dumped.startswith(b"{"):
-            begin = dumped.find(b'"ph": "B"')
-            rows, _, _ = dumped[:begin].rpartition(b"{") if begin >= 0 else dumped.rpartition(b"]")
-            self.heading = rows.rstrip().removesuffix(b",")
+            self.heading = _heading_of(dumped)
         else:
             dumped = self.heading + dumped
         if path is not None:
@@ -93,7 +91,10 @@ class MXNetProfiler:
 
     @contextmanager
     def mark(self, text: str) -> Iterator[None]:
-        """Mark what the calling thread does within the context; the engine may be behind it."""
+        """Mark in the trace what the calling thread does within a `with` block.
+
+        The engine may run the operators of the block later.
+        """
         event = self.mxnet.profiler.Event(text)
         event.start()
         try:
@@ -106,38 +107,53 @@ class MXNetProfiler:
         return self.mark(f"ProfilerStep#{number}")
 
     def rank(self) -> int | None:
-        """Return the worker's rank that a launcher gave."""
-        given = os.environ.get("DMLC_WORKER_ID", "")
-        return int(given) if given.isdigit() else None
+        """Return the worker's rank that a launcher gave; None without a launcher."""
+        rank = os.environ.get("DMLC_WORKER_ID", "")
+        return int(rank) if rank.isdigit() else None
+
+
+def _heading_of(dumped: bytes) -> bytes:
+    """Return the part of a first dump before its events: the names of its rows."""
+    first_event = dumped.find(b'"ph": "B"')
+    if first_event >= 0:
+        heading, _, _ = dumped[:first_event].rpartition(b"{")
+    else:
+        heading, _, _ = dumped.rpartition(b"]")
+    return heading.rstrip().removesuffix(b",")
 
 
 def last_row(cores: int, gpus: int) -> int:
-    """Return the last number of a CPU device that the profiler has a row for."""
-    # It has a row for each core, for each GPU, and two more; a CPU device's number is its row,
-    # whatever the label.
+    """Return the largest number of a CPU device for which the profiler has a row."""
+    # The profiler has a row for each core, for each GPU, and two more. A CPU device's number is
+    # that of its row, so without GPUs the two more serve CPU devices.
     return cores - 1 if gpus else cores + 1
 
 
 def _mark_updates(mxnet: Any, recorder: Any, profiler: MXNetProfiler) -> None:
-    nested = threading.local()
-    first: Any = None
+    """Let the recorder know of each update by the first trainer or module, which ends a step."""
+    calls = threading.local()
+    first_updater: Any = None
 
     def marking(update: Any) -> Any:
+        """Return an `update` method that also marks the end of a step."""
+
         @wraps(update)
         def update_and_mark(self: Any, *args: Any, **named: Any) -> Any:
-            nonlocal first
-            nested.depth = getattr(nested, "depth", 0) + 1
+            nonlocal first_updater
+            calls.depth = getattr(calls, "depth", 0) + 1
             try:
                 returned = update(self, *args, **named)
             finally:
-                nested.depth -= 1
-            # A bucketing module calls another's update, and a program may have several trainers.
-            if nested.depth == 0:
-                if first is None or first() is None:
-                    first = weakref.ref(self)
-                    profiler.contexts = list(getattr(self, "_contexts", ()))
-                if first() is self:
-                    recorder.mark("optimizer", "mxnet")
+                calls.depth -= 1
+            # A bucketing module calls another module's update, which ends no step.
+            if calls.depth > 0:
+                return returned
+            # A program may have several trainers, of which the first one counts.
+            if first_updater is None or first_updater() is None:
+                first_updater = weakref.ref(self)
+                profiler.contexts = list(getattr(self, "_contexts", ()))
+            if first_updater() is self:
+                recorder.mark("optimizer", "mxnet")
             return returned
 
         return update_and_mark
@@ -149,14 +165,16 @@ def _mark_updates(mxnet: Any, recorder: Any, profiler: MXNetProfiler) -> None:
 
 
 def _leave_own_profiles(mxnet: Any, profiler: MXNetProfiler) -> None:
-    """Let the program configure MXNet's profiler, and have whole files from it, also after this has
-    recorded.
+    """Let the program use MXNet's profiler as if this had not used it before.
+
+    The program may configure it, and its dumps are whole files.
     """
     set_config, dump = mxnet.profiler.set_config, mxnet.profiler.dump
     own_file = Path("profile.json")
 
     @wraps(set_config)
     def set_config_and_note(**settings: Any) -> None:
+        """Configure the profiler, and note that the program did so."""
         nonlocal own_file
         if profiler.is_starting:
             return set_config(**settings)
@@ -172,6 +190,7 @@ def _leave_own_profiles(mxnet: Any, profiler: MXNetProfiler) -> None:
 
     @wraps(dump)
     def dump_whole(*args: Any, **named: Any) -> None:
+        """Dump, and add the heading if this has recorded before."""
         dump(*args, **named)
         if profiler.is_programs_own and profiler.heading and own_file.exists():
             dumped = own_file.read_bytes()

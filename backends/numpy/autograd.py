@@ -36,29 +36,26 @@ class Tracked:
 
 
 def differentiable(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
-    """Let a function of arrays that returns (result, Vjp by each argument …) take tracked values
-    and any numbers.
+    """Let a function of arrays take tracked values and any numbers.
+
+    `fn` returns a tuple: its result, and the Vjp by each argument.
     """
 
     @wraps(fn)
     def call(*args: Any) -> Any:
+        """Apply `fn` to the values behind its arguments, and track the result if one is tracked."""
         values = [arg.value if isinstance(arg, Tracked) else arg for arg in args]
-        floats = {
-            value.dtype
-            for value in values
-            if isinstance(value, np.ndarray) and value.dtype.kind == "f"
-        }
-        if len(floats) > 1:
-            raise ValueError(
-                f"operands need one dtype, not {' and '.join(sorted(map(str, floats)))}"
-            )
+        arrays = [value for value in values if isinstance(value, np.ndarray)]
+        float_dtypes = {array.dtype for array in arrays if array.dtype.kind == "f"}
+        if len(float_dtypes) > 1:
+            names = sorted(map(str, float_dtypes))
+            raise ValueError(f"operands need one dtype, not {' and '.join(names)}")
         # NumPy's own numbers have a dtype that may win over the arrays', Python's have none.
-        result, *vjps = fn(
-            *(value.item() if isinstance(value, np.generic) else value for value in values)
-        )
-        # Beside a number, an array of no dimensions becomes float64, and every result of none a
-        # number.
-        result = np.asarray(result, *floats)
+        operands = [value.item() if isinstance(value, np.generic) else value for value in values]
+        result, *vjps = fn(*operands)
+        # NumPy turns a result of no dimensions into a number, and may turn it into float64.
+        dtype = next(iter(float_dtypes), None)
+        result = np.asarray(result, dtype)
         parents = tuple(
             (arg, vjp) for arg, vjp in zip(args, vjps, strict=False) if isinstance(arg, Tracked)
         )
@@ -68,9 +65,9 @@ def differentiable(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
 
 
 def gradients_of(value: Tracked, by: tuple[Tracked, ...]) -> tuple[np.ndarray, ...]:
-    """Differentiate one number by tracked values, to new arrays.
+    """Return the gradients of one number by each of some tracked values, in new arrays.
 
-    They are zeros by those it does not depend on.
+    The gradient by a value that the number does not depend on is zero.
     """
     reached: set[Tracked] = set()
     pending = [value]
@@ -80,13 +77,17 @@ def gradients_of(value: Tracked, by: tuple[Tracked, ...]) -> tuple[np.ndarray, .
             reached.add(node)
             pending.extend(parent for parent, _ in node.parents)
     gradients: dict[Tracked, np.ndarray] = {value: np.ones_like(value.value)}
+    # A value comes before all that it was computed from, so its own gradient is complete by then.
     for node in sorted(reached, key=attrgetter("number"), reverse=True):
         for parent, vjp in node.parents:
-            step = vjp(gradients[node])
-            gradients[parent] = gradients[parent] + step if parent in gradients else step
-    # Copied, because a Vjp may return its argument, a view of it, or one number in the place of
-    # many.
-    return tuple(
-        np.array(gradients.get(node, np.zeros_like(node.value)), node.value.dtype, order="C")
-        for node in by
-    )
+            contribution = vjp(gradients[node])
+            if parent in gradients:
+                gradients[parent] = gradients[parent] + contribution
+            else:
+                gradients[parent] = contribution
+    copies = []
+    for node in by:
+        gradient = gradients.get(node, np.zeros_like(node.value))
+        # A Vjp may return its argument, a view of it, or one number in the place of many.
+        copies.append(np.array(gradient, node.value.dtype, order="C"))
+    return tuple(copies)

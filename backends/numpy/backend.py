@@ -59,6 +59,7 @@ class NumPyBackend(BaseBackend):
         limit_blas_threads(self.name, threads)
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        """Compute `fn(*args)` at once."""
         if not any(isinstance(leaf, np.ndarray) for leaf in tree_leaves(args)):
             raise BackendError(
                 "numpy's launch needs an array among its arguments: it says the device"
@@ -72,12 +73,14 @@ class NumPyBackend(BaseBackend):
         pass
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        """Copy a value at once, to new memory or to that of `out`."""
         self._check_device(device)
         if out is None:
             return self._compute(tree_map, np.copy, x)
         return self._compute(_overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        """Sum the values in their own memory."""
         self._check_values(xs, np.ndarray)
         if not 0 < len(xs) <= len(self.devices):
             raise BackendError(
@@ -88,6 +91,7 @@ class NumPyBackend(BaseBackend):
         return sums
 
     def asarray(self, x: HostArray, device: Device) -> Array:
+        """Copy an array of numbers, or a tuple of them."""
         self._check_device(device)
         self._check_host_arrays(x)
         for leaf in tree_leaves(x):
@@ -99,6 +103,7 @@ class NumPyBackend(BaseBackend):
         return self._compute(tree_map, np.array, x)
 
     def _compute(self, fn: Callable[..., Array], *args: Any) -> Array:
+        """Return `fn(*args)` as a value of arrays; raises ComputationError if it fails."""
         try:
             # The other frameworks overflow without a warning, and so does their reference.
             with np.errstate(all="ignore"):
@@ -109,18 +114,19 @@ class NumPyBackend(BaseBackend):
             self._fail(error)
 
     def _check_device(self, device: Device) -> None:
+        """Raise BackendError for a device that this backend does not have."""
         if not isinstance(device, Device) or device not in self.devices:
             raise foreign(self.name, device, self.devices)
 
 
 def _load(x: np.ndarray) -> np.ndarray:
-    # In this machine's order of bytes, as the other frameworks do.
+    """Return a copy of an array, in this machine's order of bytes as in the other frameworks."""
     return np.array(x, dtype=x.dtype.newbyteorder("="))
 
 
 def _as_result(x: Any) -> np.ndarray:
-    # NumPy makes a number of what has no dimensions, and a view that must not be written to of what
-    # it repeats.
+    """Return an array that can be written to; raises TypeError if `x` holds no numbers."""
+    # NumPy returns results of no dimensions as numbers, and broadcasts as read-only views.
     array = np.asarray(x)
     if array.dtype.kind not in NUMBERS:
         raise TypeError(
@@ -130,16 +136,25 @@ def _as_result(x: Any) -> np.ndarray:
 
 
 def _overwrite(out: Array, x: Array) -> Array:
-    tree_map(lambda *pair: check_equal(pair, "copy_to"), out, x)
+    """Copy a value into the memory of `out`, and return `out`."""
+
+    def check_pair(target: np.ndarray, source: np.ndarray) -> None:
+        check_equal((target, source), "copy_to")
+
+    tree_map(check_pair, out, x)
     targets = list(tree_leaves(out))
-    _check_disjoint(targets, tree_leaves(x))
-    tree_map(np.copyto, out, x)
+    sources = list(tree_leaves(x))
+    _check_disjoint(targets, sources)
+    for target, source in zip(targets, sources, strict=True):
+        np.copyto(target, source)
     return out
 
 
 def _sum_in_place(xs: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Replace each value by the sum of all, and return the values."""
     _check_disjoint(list(tree_leaves(xs)))
-    for terms in zip(*map(tree_leaves, xs), strict=True):
+    arrays_of_values = [tree_leaves(x) for x in xs]
+    for terms in zip(*arrays_of_values, strict=True):
         check_terms(terms)
         first, *others = terms
         for other in others:
@@ -150,13 +165,11 @@ def _sum_in_place(xs: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _check_disjoint(consumed: Sequence[np.ndarray], others: Iterable[np.ndarray] = ()) -> None:
-    """Raise ValueError if a consumed array shares memory with another one, or with one of
-    `others`.
-    """
-    pairs = chain(combinations(consumed, 2), product(consumed, others))
-    # The first compares only addresses, and so also finds arrays that alternate in one memory.
-    if any(np.may_share_memory(*pair) and np.shares_memory(*pair) for pair in pairs):
-        raise ValueError(
-            "an array that is consumed shares memory with another one: its contents would be "
-            "overwritten"
-        )
+    """Raise ValueError if a consumed array overlaps another consumed one, or one of `others`."""
+    for x, y in chain(combinations(consumed, 2), product(consumed, others)):
+        # `may_share_memory` compares only bounds: fast, but true of arrays that alternate, too.
+        if np.may_share_memory(x, y) and np.shares_memory(x, y):
+            raise ValueError(
+                "an array that is consumed shares memory with another one: its contents would be "
+                "overwritten"
+            )

@@ -21,6 +21,7 @@ Array = np.ndarray
 
 @differentiable
 def matmul(a: Array, b: Array) -> tuple[Array, Vjp, Vjp]:
+    """Return the product of two matrices, and the Vjp by each of them."""
     check_shapes("matmul", a, b)
 
     def back_to_a(g: Array) -> Array:
@@ -34,6 +35,8 @@ def matmul(a: Array, b: Array) -> tuple[Array, Vjp, Vjp]:
 
 @differentiable
 def add(a: Array, b: Array | float) -> tuple[Array, Vjp, Vjp]:
+    """Return the sums of elements, and the Vjp by each term."""
+
     def back_to_a(g: Array) -> Array:
         return _sum_to(g, np.shape(a))
 
@@ -45,6 +48,8 @@ def add(a: Array, b: Array | float) -> tuple[Array, Vjp, Vjp]:
 
 @differentiable
 def multiply(a: Array, b: Array | float) -> tuple[Array, Vjp, Vjp]:
+    """Return the products of elements, and the Vjp by each factor."""
+
     def back_to_a(g: Array) -> Array:
         return _sum_to(g * b, np.shape(a))
 
@@ -56,6 +61,8 @@ def multiply(a: Array, b: Array | float) -> tuple[Array, Vjp, Vjp]:
 
 @differentiable
 def power(x: Array, exponent: float) -> tuple[Array, Vjp]:
+    """Return each element to a power, and the Vjp by `x`."""
+
     def back(g: Array) -> Array:
         if exponent == 0:
             # The derivative is zero at zero too, and not zero times infinity.
@@ -67,6 +74,8 @@ def power(x: Array, exponent: float) -> tuple[Array, Vjp]:
 
 @differentiable
 def relu(x: Array) -> tuple[Array, Vjp]:
+    """Return the elements, with zero in place of negative ones, and the Vjp by `x`."""
+
     def back(g: Array) -> Array:
         return g * (x > 0)
 
@@ -75,6 +84,7 @@ def relu(x: Array) -> tuple[Array, Vjp]:
 
 @differentiable
 def total(x: Array, axis: int | None = None) -> tuple[Array, Vjp]:
+    """Return the sum of all elements, or of those along an axis, and the Vjp by `x`."""
     if axis is not None and not x.ndim:
         raise ValueError("an array of no dimensions has no axis to sum along")
 
@@ -88,6 +98,8 @@ def total(x: Array, axis: int | None = None) -> tuple[Array, Vjp]:
 
 @differentiable
 def flatten(x: Array) -> tuple[Array, Vjp]:
+    """Return a matrix with a row for each item of `x`, and the Vjp by `x`."""
+
     def back(g: Array) -> Array:
         return g.reshape(x.shape)
 
@@ -96,6 +108,7 @@ def flatten(x: Array) -> tuple[Array, Vjp]:
 
 @differentiable
 def conv2d(x: Array, weight: Array, bias: Array) -> tuple[Array, Vjp, Vjp, Vjp]:
+    """Return the correlation of images with filters, plus a bias, and the Vjp by each of these."""
     check_shapes("conv2d", x, weight, bias)
     kernel = weight.shape[2:]
     windows = _windows(x, kernel)
@@ -122,52 +135,58 @@ def conv2d(x: Array, weight: Array, bias: Array) -> tuple[Array, Vjp, Vjp, Vjp]:
 
 @differentiable
 def avg_pool2d(x: Array, size: int) -> tuple[Array, Vjp]:
+    """Return the averages over windows of `size` by `size`, and the Vjp by the images."""
     check_shapes("avg_pool2d", x)
-    n, c, height, width = x.shape
+    images, channels, height, width = x.shape
     if not 0 < size <= min(height, width):
         raise ValueError(
             f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}"
         )
     rows, columns = height // size, width // size
-    blocks = x[:, :, : rows * size, : columns * size].reshape(n, c, rows, size, columns, size)
+    covered = x[:, :, : rows * size, : columns * size]
+    windows = covered.reshape(images, channels, rows, size, columns, size)
 
     def back(g: Array) -> Array:
-        # Every element of a window has an equal share; what is in no window has none.
-        repeated = np.repeat(np.repeat(g, size, 2), size, 3)
-        spread = np.zeros_like(x)
-        spread[:, :, : rows * size, : columns * size] = repeated / size**2
-        return spread
+        # Every element of a window has an equal share; elements in no window have none.
+        repeated = g.repeat(size, axis=2).repeat(size, axis=3)
+        gradient = np.zeros_like(x)
+        gradient[:, :, : rows * size, : columns * size] = repeated / size**2
+        return gradient
 
-    return blocks.mean(axis=(3, 5)), back
+    return windows.mean(axis=(3, 5)), back
 
 
 @differentiable
 def cross_entropy(scores: Array, labels: Array) -> tuple[Array, Vjp]:
+    """Return the summed -log softmax of the scores at the labels, and its Vjp by the scores."""
     check_shapes("cross_entropy", scores, labels)
     classes = scores.shape[1]
-    outside = [label for label in labels.tolist() if not 0 <= label < classes]
-    if outside:
-        raise ValueError(f"cross_entropy has labels from 0 to {classes - 1}, and not {outside[0]}")
+    for label in labels.tolist():
+        if not 0 <= label < classes:
+            raise ValueError(f"cross_entropy has labels from 0 to {classes - 1}, and not {label}")
+    # The largest score of each row becomes 0, so that no exponential is infinite.
     shifted = scores - scores.max(axis=1, keepdims=True)
     log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     rows = np.arange(len(labels))
 
     def back(g: Array) -> Array:
-        # Probabilities, less 1 at the label.
-        difference = np.exp(log_probabilities)
-        difference[rows, labels] -= 1
-        return g * difference
+        # The derivative by the scores: their probabilities, less 1 at the label.
+        derivative = np.exp(log_probabilities)
+        derivative[rows, labels] -= 1
+        return g * derivative
 
     return -log_probabilities[rows, labels].sum(), back
 
 
 def count_correct(scores: Array, labels: Array) -> Array:
+    """Return the number of rows whose largest score is at the label."""
     check_shapes("count_correct", scores, labels)
     is_correct = scores.argmax(axis=1) == labels
     return np.asarray(is_correct.sum())
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
+    """Return consecutive views of a vector, of these lengths."""
     check_lengths(x, lengths)
     bounds = accumulate(lengths, initial=0)
     return tuple(x[start:stop] for start, stop in pairwise(bounds))
@@ -187,6 +206,8 @@ def zeros_like(x: Any) -> Any:
 
 
 def value_and_grad(fn: Callable[..., Any]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
+    """Return the function that gives `fn`'s value and its gradients by the parameters."""
+
     def value_and_gradients(
         parameters: tuple[Array, ...], *rest: Array
     ) -> tuple[Array, tuple[Array, ...]]:
@@ -200,8 +221,9 @@ def value_and_grad(fn: Callable[..., Any]) -> Callable[..., tuple[Array, tuple[A
             raise ValueError(
                 f"value_and_grad differentiates one number, and not an array of shape {value.shape}"
             )
+        gradients = gradients_of(value, tracked)
         # Copied, because the function may return a parameter.
-        return value.value.copy(), gradients_of(value, tracked)
+        return value.value.copy(), gradients
 
     return value_and_gradients
 
@@ -214,6 +236,7 @@ def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
 def sgd(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float
 ) -> tuple[Array, ...]:
+    """Return new parameters, each less its gradient times the rate."""
     updated = []
     for p, g in zip(parameters, gradients, strict=True):
         check_equal((p, g), "sgd")
@@ -225,25 +248,37 @@ def sgd(
 def sgd_while_finite(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float, guard: Array
 ) -> tuple[tuple[Array, ...], Array]:
+    """Return `sgd`'s result, or copies of the parameters if the new guard is NaN, and the guard."""
     updated = sgd(parameters, gradients, rate)
-    squares = np.sum([np.square(gradient).sum() for gradient in gradients])
-    # 0 times what is not finite is NaN, which the guard keeps.
-    guard = guard + np.asarray(0 * squares, guard.dtype)
-    is_refused = np.isnan(guard).any()
-    return tuple(map(np.copy, parameters)) if is_refused else updated, guard
+    sum_of_squares = np.sum([np.square(gradient).sum() for gradient in gradients])
+    # 0 times an infinite number is NaN, and once the guard is NaN it stays so.
+    new_guard = guard + np.asarray(0 * sum_of_squares, guard.dtype)
+    if np.isnan(new_guard).any():
+        return tuple(np.copy(parameter) for parameter in parameters), new_guard
+    return updated, new_guard
 
 
 def _windows(x: Array, kernel: tuple[int, ...]) -> Array:
-    """Return views of images: for each row and column the window of the kernel's size there."""
-    rows_and_columns: Any = (2, 3)
-    return sliding_window_view(x, kernel, rows_and_columns)
+    """Return views of images (n, c, h, w): all windows of a kernel's size.
+
+    Their dimensions are image, channel, row and column of the window, row and column within it.
+    """
+    axes_of_rows_and_columns: Any = (2, 3)
+    return sliding_window_view(x, kernel, axes_of_rows_and_columns)
 
 
 def _sum_to(g: Array, shape: tuple[int, ...]) -> Array:
-    """Sum a gradient over the dimensions along which an argument of this shape was broadcast."""
+    """Sum a gradient over the dimensions along which an argument of this shape was broadcast.
+
+    The result has that shape.
+    """
     if g.shape == shape:
         return g
     added_dimensions = tuple(range(g.ndim - len(shape)))
     summed = g.sum(axis=added_dimensions)
-    stretched = tuple(i for i, n in enumerate(shape) if n == 1 < summed.shape[i])
-    return summed.sum(axis=stretched, keepdims=True)
+    stretched_dimensions = tuple(
+        dimension
+        for dimension, length in enumerate(shape)
+        if length == 1 and summed.shape[dimension] > 1
+    )
+    return summed.sum(axis=stretched_dimensions, keepdims=True)

@@ -22,22 +22,21 @@ TRIES = 100
 
 
 def interface_of(address: str) -> str | None:
-    """Return the name of the network interface that has this IPv4 address.
-
-    None if there is none.
-    """
+    """Return the name of the network interface that has this IPv4 address; None without one."""
     for name, entries in psutil.net_if_addrs().items():
-        own = [entry.address for entry in entries if entry.family == socket.AF_INET]
+        addresses = [entry.address for entry in entries if entry.family == socket.AF_INET]
+        if address in addresses:
+            return name
         # All of 127.0.0.0/8 is this machine, though only 127.0.0.1 is listed.
-        if address in own or (_is_loopback(address) and any(map(_is_loopback, own))):
+        if _is_loopback(address) and any(map(_is_loopback, addresses)):
             return name
     return None
 
 
 def local_address(remote: str) -> str:
-    """Return the address of this machine from which it reaches a host; nothing is sent.
+    """Return the address of this machine from which it reaches the host `remote`; sends nothing.
 
-    Raises GroupError if no network leads there.
+    Raises GroupError if no network leads to the host.
     """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -53,10 +52,11 @@ def local_address(remote: str) -> str:
 def interface_towards(host: str) -> str:
     """Return the name of the network interface through which this machine reaches a host.
 
-    Nothing is sent. Raises GroupError if there is none.
+    Sends nothing. Raises GroupError if there is no such interface.
     """
     address = local_address(host)
-    if (name := interface_of(address)) is None:
+    name = interface_of(address)
+    if name is None:
         raise GroupError(f"no network interface of this machine has the address {address}")
     return name
 
@@ -64,8 +64,8 @@ def interface_towards(host: str) -> str:
 def listen_at(address: str, port: int) -> socket.socket:
     """Return a socket that listens at a port of an IPv4 address.
 
-    Raises ComputationError, in one line, if it cannot. A port whose connections were closed a
-    moment ago is free.
+    Raises ComputationError, in one line, if the port is in use or the address is not ours. A port
+    whose connections were closed a moment ago is free.
     """
     server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -83,16 +83,18 @@ def free_port(address: str) -> int:
 
     Raises ComputationError if the address is not ours.
     """
-    *others, last = random.sample(PORTS, TRIES)
-    for port in others:
+    *first_candidates, last_candidate = random.sample(PORTS, TRIES)
+    for port in first_candidates:
         with suppress(ComputationError):
             listen_at(address, port).close()
             return port
-    listen_at(address, last).close()
-    return last
+    # The error of the last one says why no port is free.
+    listen_at(address, last_candidate).close()
+    return last_candidate
 
 
 def _advice(error: OSError) -> str:
+    """Return what to do about an error of listening, or the system's words for it."""
     if error.errno == errno.EADDRINUSE:
         return "the port is in use; choose another one, or end what listens there"
     if error.errno == errno.EADDRNOTAVAIL:
@@ -101,6 +103,7 @@ def _advice(error: OSError) -> str:
 
 
 def _is_loopback(address: str) -> bool:
+    """Return whether a text is an IPv4 address that never leaves this machine."""
     try:
         return ipaddress.IPv4Address(address).is_loopback
     except ValueError:

@@ -12,6 +12,7 @@ MXNet hang.
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -78,13 +79,14 @@ def broadcast(group: Group, content: bytes) -> bytes:
     if group.rank != 0:
         content = b""
     # The length travels in two numbers, because a float32 is exact up to 2**24 only.
-    high_and_low = np.array(divmod(len(content), 2**16), dtype=np.float32)
-    high, low = group.sum_on_host(high_and_low)
-    return _sum_bytes(group.sum_on_host, content, 0, int(high) * 2**16 + int(low))
+    quotient_and_remainder = divmod(len(content), 2**16)
+    quotient, remainder = group.sum_on_host(np.array(quotient_and_remainder, dtype=np.float32))
+    length = int(quotient) * 2**16 + int(remainder)
+    return _sum_bytes(group.sum_on_host, content, start=0, length=length)
 
 
 def gather(group: Group, content: bytes) -> tuple[bytes, ...]:
-    """Give every process what each of them passes, by rank."""
+    """Return in every process the contents that all processes pass, by rank."""
     return _gather_by(group.sum_on_host, group.rank, group.size, content)
 
 
@@ -102,29 +104,37 @@ def agree(group: Group, statement: Mapping[str, object]) -> None:
 def agree_on_exchange(
     sum_on_host: SumOnHost, rank: int, hosts: Sequence[str], number: int, arrays: Sequence[Array]
 ) -> None:
-    """Compare the shapes and dtypes of one of the first exchanges, which is about to begin.
+    """Raise DisagreementError if the processes are about to sum arrays of unequal shapes or dtypes.
 
-    Costs one sum of a few bytes if they agree. Raises DisagreementError if they do not.
+    `number` is that of the exchange: only the first ones are compared. Costs one sum of a few bytes
+    if the processes agree.
     """
     if number > COMPARED_EXCHANGES:
         return
-    shapes = ", ".join(f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}" for x in arrays)
+    descriptions = []
+    for x in arrays:
+        dtype = str(x.dtype).removeprefix("torch.")
+        descriptions.append(f"{dtype} {list(x.shape)}")
+    shapes = ", ".join(descriptions)
     digest_bytes = hashlib.sha256(shapes.encode()).digest()[:DIGEST]
     digest = np.frombuffer(digest_bytes, np.uint8).astype(np.float32)
-    # A row for each rank: this one fills its own.
+    # A row for each rank, of which this process fills its own.
     digests = np.zeros((len(hosts), DIGEST), dtype=np.float32)
     digests[rank] = digest
     if (sum_on_host(digests) == digest).all():
         return
     texts = _gather_by(sum_on_host, rank, len(hosts), shapes.encode())
-    different = differences([{f"what exchange {number} sums": text.decode()} for text in texts])
-    raise DisagreementError(f"the ranks disagree on {different}: start all of them alike")
+    subject = f"what exchange {number} sums"
+    statements = [{subject: text.decode()} for text in texts]
+    raise DisagreementError(
+        f"the ranks disagree on {differences(statements)}: start all of them alike"
+    )
 
 
 def differences(statements: Sequence[Mapping[str, object]]) -> str:
     """Return how the ranks' statements differ, in words; an empty string if they do not."""
-    names = dict.fromkeys(name for statement in statements for name in statement)
-    different = []
+    names = list(dict.fromkeys(chain.from_iterable(statements)))
+    differing_names = []
     for name in names:
         ranks_by_value: dict[str, list[int]] = {}
         for rank, statement in enumerate(statements):
@@ -132,12 +142,13 @@ def differences(statements: Sequence[Mapping[str, object]]) -> str:
             ranks_by_value.setdefault(value, []).append(rank)
         if len(ranks_by_value) > 1:
             values = [f"{value} on {_ranks(ranks)}" for value, ranks in ranks_by_value.items()]
-            different.append(f"{name} ({'; '.join(values)})")
-    return ", ".join(different)
+            differing_names.append(f"{name} ({'; '.join(values)})")
+    return ", ".join(differing_names)
 
 
 def _gather_by(sum_on_host: SumOnHost, rank: int, size: int, content: bytes) -> tuple[bytes, ...]:
-    """Give every process what each of them passes, by a sum alone."""
+    """Return the contents that all processes pass, by rank; only sums are exchanged."""
+    # Each process adds its content to zeros, at the place behind those of the ranks before it.
     lengths = np.zeros(size, dtype=np.float32)
     lengths[rank] = len(content)
     ends = np.cumsum(sum_on_host(lengths).astype(np.int64))
@@ -147,14 +158,16 @@ def _gather_by(sum_on_host: SumOnHost, rank: int, size: int, content: bytes) -> 
 
 
 def _sum_bytes(sum_on_host: SumOnHost, content: bytes, start: int, length: int) -> bytes:
-    """Lay this process's bytes from `start` on into `length` zeros, and sum over all processes."""
+    """Return `length` bytes: each process's content at its `start`, summed over all processes."""
     # Lengths are rounded up, because an engine may need to prepare each new one.
-    rounded = 1 << max(4, (length - 1).bit_length())
-    numbers = np.zeros(rounded, dtype=np.float32)
+    rounded_length = 1 << max(4, (length - 1).bit_length())
+    numbers = np.zeros(rounded_length, dtype=np.float32)
     numbers[start : start + len(content)] = np.frombuffer(content, np.uint8)
-    return sum_on_host(numbers)[:length].astype(np.uint8).tobytes()
+    sums = sum_on_host(numbers)[:length]
+    return sums.astype(np.uint8).tobytes()
 
 
 def _ranks(numbers: Sequence[int]) -> str:
+    """Name ranks by their numbers: `rank 1`, or `ranks 0, 2`."""
     noun = "ranks" if len(numbers) > 1 else "rank"
     return f"{noun} {', '.join(map(str, numbers))}"

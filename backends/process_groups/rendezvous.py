@@ -53,19 +53,16 @@ class Rendezvous:
 
 
 def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
-    """Read the environment; None if it describes no job.
+    """Return the rendezvous that the environment describes; None if it describes no job.
 
     Raises BackendError if the description is incomplete.
     """
-    by_torchrun = "RANK" in environment or "WORLD_SIZE" in environment
+    has_ranks = "RANK" in environment or "WORLD_SIZE" in environment
     role = environment.get("DMLC_ROLE")
-    if not role and not by_torchrun and MPIRUN_VARIABLES["RANK"] in environment:
-        by_torchrun = True
-        environment = {
-            **environment,
-            **{ours: environment.get(its, "") for ours, its in MPIRUN_VARIABLES.items()},
-        }
-    if not role and not by_torchrun:
+    if not role and not has_ranks and MPIRUN_VARIABLES["RANK"] in environment:
+        environment = _with_variables_of_torchrun(environment)
+        has_ranks = True
+    if not role and not has_ranks:
         left_over = [name for name in ROOT_VARIABLES if environment.get(name)]
         if left_over:
             raise BackendError(
@@ -73,19 +70,12 @@ def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
                 f"{' '.join(left_over)}"
             )
         return None
-    if role and role not in get_args(Role):
-        raise BackendError(
-            f"DMLC_ROLE={role} is no role of MXNet's (known: {', '.join(get_args(Role))})"
-        )
-    if by_torchrun and role and role != "worker":
-        raise BackendError(
-            f"DMLC_ROLE={role} and RANK are both set: a {role} of MXNet's has no rank; unset one "
-            "of them"
-        )
-    size_name, address_name, port_name = (
-        ROOT_VARIABLES if role else ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    )
-    rank = _number(environment, "RANK") if by_torchrun else None
+    if role:
+        _check_role(role, has_ranks)
+        size_name, address_name, port_name = ROOT_VARIABLES
+    else:
+        size_name, address_name, port_name = "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"
+    rank = _number(environment, "RANK") if has_ranks else None
     size = _number(environment, size_name)
     if size < 1 or (rank is not None and rank >= size):
         raise BackendError(
@@ -93,8 +83,10 @@ def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
         )
     if role and not _number(environment, "DMLC_NUM_SERVER"):
         raise BackendError("DMLC_NUM_SERVER=0: MXNet's workers need a server at least")
+    # A launcher that names no local ranks starts all ranks on this host.
     local_rank = _number(environment, "LOCAL_RANK", rank or 0)
-    local_size = _number(environment, "LOCAL_WORLD_SIZE", 1 if rank is None else size)
+    processes_here = 1 if rank is None else size
+    local_size = _number(environment, "LOCAL_WORLD_SIZE", processes_here)
     if local_rank >= local_size:
         raise BackendError(
             f"process {local_rank} of {local_size} on this host cannot be: look at LOCAL_RANK"
@@ -114,7 +106,28 @@ def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
     )
 
 
+def _with_variables_of_torchrun(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return mpirun's environment with its variables under torchrun's names too."""
+    renamed = dict(environment)
+    for torchrun_name, mpirun_name in MPIRUN_VARIABLES.items():
+        renamed[torchrun_name] = environment.get(mpirun_name, "")
+    return renamed
+
+
+def _check_role(role: str, has_ranks: bool) -> None:
+    """Raise BackendError for a role that MXNet does not have, or that cannot have a rank."""
+    roles = get_args(Role)
+    if role not in roles:
+        raise BackendError(f"DMLC_ROLE={role} is no role of MXNet's (known: {', '.join(roles)})")
+    if has_ranks and role != "worker":
+        raise BackendError(
+            f"DMLC_ROLE={role} and RANK are both set: a {role} of MXNet's has no rank; unset one "
+            "of them"
+        )
+
+
 def _text(environment: Mapping[str, str], name: str) -> str:
+    """Return a variable's value; raises BackendError if it is not set."""
     if not environment.get(name):
         raise BackendError(
             f"{name} is not set, and the environment says that this is one process of several"
@@ -123,6 +136,7 @@ def _text(environment: Mapping[str, str], name: str) -> str:
 
 
 def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
+    """Return a variable's value as a whole number, or the default if it is not set."""
     if default is not None and name not in environment:
         return default
     text = _text(environment, name)
@@ -132,6 +146,7 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
 
 
 def _seconds(environment: Mapping[str, str]) -> float:
+    """Return the seconds without progress after which a process gives up."""
     text = environment.get(TIMEOUT_VARIABLE, str(TIMEOUT))
     try:
         seconds = float(text)

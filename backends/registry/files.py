@@ -15,18 +15,25 @@ FILES = "PARALLEL_CORE_BACKEND_FILES"
 
 
 def in_files() -> dict[str, str]:
-    """Return the files of the classes that are registered in this way; raises BackendError."""
-    listed = [one for one in os.environ.get(FILES, "").split(os.pathsep) if one]
-    for one in listed:
-        if "=" not in one:
-            raise BackendError(f"{FILES} holds {one!r}, which is not Class=PATH.py")
-    return dict(one.split("=", 1) for one in listed)
+    """Return the files of the classes that the environment variable registers, by class name.
+
+    Raises BackendError if the variable holds anything else.
+    """
+    file_of_class: dict[str, str] = {}
+    for entry in os.environ.get(FILES, "").split(os.pathsep):
+        if not entry:
+            continue
+        class_name, equals_sign, file = entry.partition("=")
+        if not equals_sign:
+            raise BackendError(f"{FILES} holds {entry!r}, which is not Class=PATH.py")
+        file_of_class[class_name] = file
+    return file_of_class
 
 
 def named(text: str) -> str:
-    """Return the name of a backend, and register it before if it is `PATH.py:Class`.
+    """Return the name of a backend; `PATH.py:Class` is registered before, by its class's name.
 
-    Raises BackendError.
+    Raises BackendError if there is no such file.
     """
     path, colon, name = text.rpartition(".py:")
     if not colon:
@@ -38,9 +45,10 @@ def named(text: str) -> str:
         raise BackendError(
             f"{file} has {os.pathsep!r} in its path, which separates files in {FILES}: move it"
         )
-    os.environ[FILES] = os.pathsep.join(
-        f"{one}={where}" for one, where in {**in_files(), name: str(file)}.items()
-    )
+    file_of_class = in_files()
+    file_of_class[name] = str(file)
+    entries = [f"{class_name}={path}" for class_name, path in file_of_class.items()]
+    os.environ[FILES] = os.pathsep.join(entries)
     return name
 
 
@@ -61,7 +69,7 @@ def __getattr__(name: str) -> Any:
 def _run_file(path: str, module_name: str) -> None:
     """Import a file as a module of this name.
 
-    It may import what lies beside it, as `python PATH.py` may.
+    The file may import modules that lie beside it, as it may when `python PATH.py` runs it.
     """
     folder = str(Path(path).parent)
     if folder not in sys.path:

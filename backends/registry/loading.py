@@ -79,13 +79,14 @@ def trace_readers() -> dict[str, Callable[[], Any]]:
     return {name: entry.load for name, entry in entries.items()}
 
 
-def _by_name(what: str, group: str, found: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
+def _by_name(what: str, group: str, candidates: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
+    """Return entry points by name; raises BackendError if two have one name, or there is none."""
     entries: dict[str, EntryPoint] = {}
-    for entry in found:
-        other = entries.setdefault(entry.name, entry)
-        if other.value != entry.value:
+    for entry in candidates:
+        first_entry = entries.setdefault(entry.name, entry)
+        if first_entry.value != entry.value:
             raise BackendError(
-                f"two {what} are called {entry.name!r} ({other.value} and {entry.value}): "
+                f"two {what} are called {entry.name!r} ({first_entry.value} and {entry.value}): "
                 "uninstall one of them"
             )
     if not entries:
@@ -96,25 +97,31 @@ def _by_name(what: str, group: str, found: Iterable[EntryPoint]) -> dict[str, En
 
 
 def offer_of(entry: EntryPoint) -> Offer:
-    """Return what a backend offers: if its entry point names no offer, there is only the
-    backend.
+    """Return the offer of a backend.
+
+    If its entry point names no offer, or cannot be imported, the offer holds only the backend.
     """
+    only_backend = Offer(entry.value)
     try:
-        named = entry.load() if entry.attr.isupper() else None
+        names_offer = entry.attr.isupper()
+        offer = entry.load() if names_offer else None
     except (Exception, SystemExit):
-        # Commands that need other backends go on; `load` and `doctor` say what is wrong with this
-        # one.
-        named = None
-    return named if isinstance(named, Offer) else Offer(entry.value)
+        # Commands that need other backends go on; `load` and `doctor` say what is wrong here.
+        return only_backend
+    return offer if isinstance(offer, Offer) else only_backend
 
 
 def offered(part: str) -> dict[str, Callable[[], Any]]:
-    """Return the backends that offer a part, a field of `Offer`.
+    """Return by backend the functions that import and return a part: a field of `Offer`.
 
-    Each has a function that imports and returns it.
+    Backends that do not offer the part are missing.
     """
-    paths = {name: getattr(offer_of(entry), part) for name, entry in registered().items()}
-    return {name: partial(resolve_name, path) for name, path in paths.items() if path}
+    importers: dict[str, Callable[[], Any]] = {}
+    for name, entry in registered().items():
+        path = getattr(offer_of(entry), part)
+        if path:
+            importers[name] = partial(resolve_name, path)
+    return importers
 
 
 def package_version() -> str:
@@ -145,12 +152,14 @@ def names() -> tuple[str, ...]:
 
 
 def title(name: str) -> str:
-    """Return what readers call a framework, `PyTorch`.
+    """Return the name by which readers know a framework, `PyTorch`.
 
-    The name itself if its backend does not say, or is unknown.
+    If its backend does not say, or is unknown, that is the name of the backend.
     """
     entry = registered().get(name)
-    return (entry and offer_of(entry).title) or name
+    if entry is None:
+        return name
+    return offer_of(entry).title or name
 
 
 def load(
@@ -188,10 +197,11 @@ def load(
         raise BackendError(f"a device needs at least 1 thread, not {threads_per_device}")
     if workers_per_device < 1:
         raise BackendError(f"a device needs at least 1 worker, not {workers_per_device}")
-    started = cpu_devices(wanted) * workers_per_device * (threads_per_device or 1)
-    if started > MOST_THREADS:
+    thread_count = cpu_devices(wanted) * workers_per_device * (threads_per_device or 1)
+    if thread_count > MOST_THREADS:
         raise BackendError(
-            f"devices × workers × threads are {started}, more than {MOST_THREADS}: ask for fewer"
+            f"devices × workers × threads are {thread_count}, more than {MOST_THREADS}: ask for "
+            "fewer"
         )
     # For every framework alike, and before it allocates.
     keep_freed_memory()
@@ -210,14 +220,16 @@ def load(
             "capitals"
         )
     # Some backends know nothing of workers or variants, and need not unless these are asked for.
-    workers = () if workers_per_device == 1 else (workers_per_device,)
-    named = {"variants": tuple(variants)} if variants else {}
-    if named and not _takes_variants(make):
-        raise BackendError(
-            f"the backend {name!r} has no variants: leave out {', '.join(map(repr, variants))}"
-        )
+    arguments: list[Any] = [wanted, device_kind, engine, threads_per_device]
+    if workers_per_device != 1:
+        arguments.append(workers_per_device)
+    if variants:
+        if not _takes_variants(make):
+            variant_names = ", ".join(map(repr, variants))
+            raise BackendError(f"the backend {name!r} has no variants: leave out {variant_names}")
+        make = partial(make, variants=tuple(variants))
     try:
-        backend = make(wanted, device_kind, engine, threads_per_device, *workers, **named)
+        backend = make(*arguments)
     except SystemExit as error:
         raise BackendError(
             f"the backend {name!r} called sys.exit({error.code!r}) when it was loaded"
@@ -231,15 +243,17 @@ _loaded: "weakref.WeakSet[BaseBackend]" = weakref.WeakSet()
 
 
 def _keep_account(backend: BaseBackend) -> None:
-    for other in _loaded:
-        # The calling thread computes, and has one number of threads for each framework: the last
-        # that was set.
-        if (other.name, other.engine) == (backend.name, "sync"):
-            other.threads_per_device = backend.threads_per_device
+    """Add a backend to the loaded ones, and correct the thread counts of earlier ones."""
+    for earlier in _loaded:
+        # On a sync engine the calling thread computes. It has one number of threads for each
+        # framework: the last one that was set.
+        if earlier.engine == "sync" and earlier.name == backend.name:
+            earlier.threads_per_device = backend.threads_per_device
     _loaded.add(backend)
 
 
 def _refuse_in_child() -> None:
+    """Let every loaded backend refuse its verbs in a child that was just forked."""
     for backend in _loaded:
         backend.refuse_after_fork()
 
@@ -249,6 +263,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _wanted(devices: int | str | Sequence[str | Device]) -> Wanted:
+    """Return the number of devices that a user wants, or the devices that the names stand for."""
     if isinstance(devices, str):
         return parse_devices(devices)
     if isinstance(devices, int):
@@ -257,11 +272,16 @@ def _wanted(devices: int | str | Sequence[str | Device]) -> Wanted:
 
 
 def _takes_variants(make: Callable[..., Backend]) -> bool:
+    """Return whether a backend's class or function has a parameter `variants`."""
     parameters = inspect.signature(make).parameters.values()
-    return any(one.name == "variants" or one.kind is one.VAR_KEYWORD for one in parameters)
+    return any(
+        parameter.name == "variants" or parameter.kind is parameter.VAR_KEYWORD
+        for parameter in parameters
+    )
 
 
 def _entry(name: str) -> EntryPoint:
+    """Return the entry point of a backend; raises BackendError if the name is unknown."""
     entries = registered()
     if name not in entries:
         raise BackendError(unknown("backend", name, entries))
@@ -269,27 +289,34 @@ def _entry(name: str) -> EntryPoint:
 
 
 def _entry_points(group: str) -> list[EntryPoint]:
-    """Return what is installed; of a checkout its `setup.cfg` counts, however old its metadata."""
+    """Return the entry points of a group that are installed.
+
+    Those of a checkout are read from its `setup.cfg`, because its metadata may be old.
+    """
     installed = list(entry_points(group=group))
     lines = _setup().get("options.entry_points", group, fallback="").strip().splitlines()
     if not lines:
         return installed
-    own = []
+    entries = []
     for line in lines:
         name, _, value = line.partition("=")
-        own.append(EntryPoint(name.strip(), value.strip(), group))
-    return [*own, *(entry for entry in installed if not _is_own(entry))]
+        entries.append(EntryPoint(name.strip(), value.strip(), group))
+    entries += [entry for entry in installed if not _is_own(entry)]
+    return entries
 
 
 def _is_own(entry: EntryPoint) -> bool:
+    """Return whether an entry point is that of this package."""
     return entry.dist is not None and entry.dist.name == NAME
 
 
 def _of_files() -> list[EntryPoint]:
+    """Return entry points of the classes that the environment registers from files."""
     return [EntryPoint(name, f"backends.registry.files:{name}", GROUP) for name in in_files()]
 
 
 def _setup() -> ConfigParser:
+    """Return the `setup.cfg` of a checkout, which is empty if there is none."""
     # No interpolation: percent signs in the file mean themselves.
     parsed = ConfigParser(interpolation=None)
     parsed.read(SETUP, encoding="utf-8")

@@ -46,10 +46,9 @@ class Variant:
     """
 
     def after_default(self, name: str, meaning: str) -> tuple["Variant", "Variant"]:
-        """Return the default of the same setting, of which all else is true likewise, and this
-        variant.
-        """
-        return replace(self, name=name, meaning=meaning, default=True), self
+        """Return the setting's default, with another name and meaning, and this variant."""
+        default = replace(self, name=name, meaning=meaning, default=True)
+        return default, self
 
 
 COPY_ON_OWN_QUEUE = Variant(
@@ -76,41 +75,49 @@ def frameworks() -> tuple[str, ...]:
 
 
 def variants_of(framework: str) -> tuple[Variant, ...]:
-    """Return the variants that a backend declares, those of a setting together and its default
-    first.
+    """Return the variants that a backend declares.
+
+    Those of a setting stand together, its default first.
     """
     return _declared().get(framework, ())
 
 
 def all_variants() -> tuple[Variant, ...]:
-    """Return every backend's variants, one of each name, those of a setting together and its
-    default first.
+    """Return the variants of all backends, one of each name.
+
+    Those of a setting stand together, its default first.
     """
-    by_setting: dict[str, dict[str, Variant]] = {}
+    variants_by_setting: dict[str, dict[str, Variant]] = {}
     for variants in _declared().values():
         for variant in variants:
-            by_setting.setdefault(variant.setting, {}).setdefault(variant.name, variant)
-    return tuple(variant for by_name in by_setting.values() for variant in by_name.values())
+            variant_by_name = variants_by_setting.setdefault(variant.setting, {})
+            variant_by_name.setdefault(variant.name, variant)
+    all_of_them: list[Variant] = []
+    for variant_by_name in variants_by_setting.values():
+        all_of_them += variant_by_name.values()
+    return tuple(all_of_them)
 
 
 def found_on(name: str) -> Mapping[str, tuple[DeviceKind, ...]]:
     """Return the backends that have a variant, and the kinds of their devices on which they do."""
-    return {
-        framework: variant.kinds
-        for framework, variants in _declared().items()
-        for variant in variants
-        if variant.name == name
-    }
+    kinds_of: dict[str, tuple[DeviceKind, ...]] = {}
+    for framework, variants in _declared().items():
+        for variant in variants:
+            if variant.name == name:
+                kinds_of[framework] = variant.kinds
+    return kinds_of
 
 
 def in_words(name: str) -> tuple[str, ...]:
     """Say which backends have a variant: `mxnet`, or `mxnet on CPUs` if its GPUs do not."""
-    return tuple(
-        framework
-        if len(kinds) == len(ANY_KIND)
-        else f"{framework} on {', '.join(kind.upper() for kind in kinds)}s"
-        for framework, kinds in found_on(name).items()
-    )
+    phrases = []
+    for framework, kinds in found_on(name).items():
+        if len(kinds) == len(ANY_KIND):
+            phrases.append(framework)
+        else:
+            kind_names = ", ".join(kind.upper() for kind in kinds)
+            phrases.append(f"{framework} on {kind_names}s")
+    return tuple(phrases)
 
 
 def choose_variants(framework: str, engine: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -121,53 +128,53 @@ def choose_variants(framework: str, engine: str, names: Sequence[str]) -> tuple[
     """
     if not names:
         return ()
-    own = {variant.name: variant for variant in variants_of(framework)}
-    if not own:
+    own_variants = {variant.name: variant for variant in variants_of(framework)}
+    if not own_variants:
         options = " ".join(f"--variant {name}" for name in names)
         raise BackendError(
             f"{framework} queues nothing, and so has no variants: leave out {options}"
         )
-    known = f"known for {framework}: {', '.join(own)}"
-    of_others = {variant.name: variant for variant in all_variants()}
-    by_setting: dict[str, Variant] = {}
+    known = f"known for {framework}: {', '.join(own_variants)}"
+    variants_of_all = {variant.name: variant for variant in all_variants()}
+    chosen_by_setting: dict[str, Variant] = {}
     for name in names:
-        if name not in of_others:
+        if name not in variants_of_all:
             raise BackendError(f"unknown variant {name!r} ({known})")
-        if name not in own:
+        if name not in own_variants:
+            reason = variants_of_all[name].elsewhere
+            raise BackendError(f"{framework} has no variant {name!r}, for {reason} ({known})")
+        variant = own_variants[name]
+        first_choice = chosen_by_setting.setdefault(variant.setting, variant)
+        if first_choice.name != name:
             raise BackendError(
-                f"{framework} has no variant {name!r}, for {of_others[name].elsewhere} ({known})"
+                f"the variants {first_choice.name!r} and {name!r} exclude each other: choose one "
+                "of them"
             )
-        other = by_setting.setdefault(own[name].setting, own[name])
-        if other.name != name:
-            raise BackendError(
-                f"the variants {other.name!r} and {name!r} exclude each other: choose one of them"
-            )
-    against = next(
-        (variant.not_on_sync for variant in by_setting.values() if variant.not_on_sync), None
-    )
-    if engine == "sync" and against:
-        raise BackendError(f"{framework}'s sync engine {against}: use --engine async")
+    chosen = list(chosen_by_setting.values())
+    if engine == "sync":
+        for variant in chosen:
+            if variant.not_on_sync:
+                raise BackendError(
+                    f"{framework}'s sync engine {variant.not_on_sync}: use --engine async"
+                )
     return tuple(
-        name
-        for name, variant in own.items()
-        if variant in by_setting.values() and not variant.default
+        name for name, variant in own_variants.items() if variant in chosen and not variant.default
     )
 
 
 def check_device_kinds(framework: str, devices: Sequence[Device], names: Sequence[str]) -> None:
-    """Raise BackendError for a variant of this framework that it does not have on one of the
-    devices.
-    """
-    for device, variant in product(devices, variants_of(framework)):
-        if variant.name in names and device.kind not in variant.kinds:
+    """Raise BackendError if one of the devices cannot have one of the named variants."""
+    chosen = [variant for variant in variants_of(framework) if variant.name in names]
+    for device, variant in product(devices, chosen):
+        if device.kind not in variant.kinds:
             reason = variant.not_on_other_kinds or variant.elsewhere
             raise BackendError(
                 f"{framework} has no variant {variant.name!r} on {device.kind.upper()}s, for "
-                f"{reason}: "
-                f"use --device-kind {variant.kinds[0]}"
+                f"{reason}: use --device-kind {variant.kinds[0]}"
             )
 
 
 @cache
 def _declared() -> Mapping[str, tuple[Variant, ...]]:
+    """Return the variants that backends declare, by the name of the backend."""
     return {name: tuple(variants()) for name, variants in offered("variants").items()}

@@ -88,6 +88,6 @@ def test_only_a_choice_of_the_library_s_own_is_changed(
     if own is not None:
         monkeypatch.setenv(CORE_TYPE, own)
     monkeypatch.setattr(kernels, "processor_flags", lambda: frozenset({"avx2", "fma"}))
-    monkeypatch.setattr(kernels, "_core_type_taken", lambda: taken)
+    monkeypatch.setattr(kernels, "_own_core_type", lambda: taken)
     changed = own is None and taken == "Prescott" and not as_shipped
     assert kernels.core_type_to_set(as_shipped) == ("Haswell" if changed else own)
