@@ -104,9 +104,9 @@ def test_earlier_results_travel_to_the_other_device(
     assert copied_to == [("first", backend.devices[1]), ("second", backend.devices[0])] * 50
 
 
-def computed(device: str, start: int, end: int) -> Span:
+def computed(device: str, start: int, end: int, queue: str = "compute") -> Span:
     """Return a multiplication on a device."""
-    return Span("matmul", "compute", device, "compute", start, end)
+    return Span("matmul", "compute", device, queue, start, end)
 
 
 def copied(device: str, start: int, end: int, name: str = "copy") -> Span:
