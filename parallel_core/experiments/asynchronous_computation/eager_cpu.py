@@ -43,7 +43,7 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import (
 )
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.parameters import Choice, Parameter
-from parallel_core.experiments.runner.trial import LEAST_BUDGET, STARTING, Trial
+from parallel_core.experiments.runner.trial import LEAST_BUDGET, STARTING, Options, Trial
 from parallel_core.experiments.workloads import FEWEST_TIMINGS, size_up_to
 from parallel_core.measurement.progress import tell
 from parallel_core.system.errors import MeasurementError, RequestError
@@ -159,9 +159,7 @@ def program(
     trial.notes += notes_on(failures)
 
 
-def add_contrast(
-    trial: Trial, name: str, engine: str, options: Options, budget: float
-) -> None:
+def add_contrast(trial: Trial, name: str, engine: str, options: Options, budget: float) -> None:
     """Time the ten multiplications on another backend and engine, in a fresh process.
 
     The case, its share of dispatch and its count are kept. Raises MeasurementError if the result is

@@ -1,5 +1,6 @@
 """The usual deviations between processes are those of the published comparisons."""
 
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,16 @@ RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
 
 
 def test_what_was_planted_is_fitted() -> None:
+    planted_deviation, planted_freedom, processes = 0.05, 4, 6
     generator = np.random.default_rng(0)
-    deviations = 0.05 * np.sqrt(4 / generator.chisquare(4, 2000))
-    cells = [np.exp(generator.normal(0, deviation, 6)).tolist() for deviation in deviations]
+    chi_squares = generator.chisquare(planted_freedom, 2000)
+    cells = []
+    for deviation in planted_deviation * np.sqrt(planted_freedom / chi_squares):
+        times = np.exp(generator.normal(0, deviation, processes))
+        cells.append(times.tolist())
     deviation, freedom = fit(cells)
-    assert deviation == pytest.approx(0.05, rel=0.05)
-    assert freedom == pytest.approx(4, rel=0.2)
+    assert deviation == pytest.approx(planted_deviation, rel=0.05)
+    assert freedom == pytest.approx(planted_freedom, rel=0.2)
 
 
 @pytest.mark.parametrize("x", [0.1, 0.5, 1.0, 7.0, 300.0])
@@ -32,5 +37,6 @@ def test_the_declared_deviations_are_those_of_the_published_comparisons() -> Non
     for name, cells in times.items():
         deviation, _ = fit(cells)
         assert 0.5 < EXPERIMENTS[name].usual_deviation / deviation < 2, name
-    _, freedom = fit([cell for cells in times.values() for cell in cells])
+    all_cells = list(chain.from_iterable(times.values()))
+    _, freedom = fit(all_cells)
     assert 0.5 < USUAL_FREEDOM / freedom < 2

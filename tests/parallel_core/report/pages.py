@@ -34,9 +34,10 @@ def timeline_of(cell: Cell) -> Timeline:
     return parallel_timeline() if cell.experiment == "parallel" else TIMELINES[cell.side]
 
 
-def with_bare_times(one: CellResults) -> CellResults:
+def with_bare_times(cell_results: CellResults) -> CellResults:
     """Give all cases of a cell bare times, by its framework."""
-    return with_parts(one, {"bare": COMPUTING.get(one.cell.backend, 1.0)})
+    bare_share = COMPUTING.get(cell_results.cell.backend, 1.0)
+    return with_parts(cell_results, {"bare": bare_share})
 
 
 def page_of(compared: Comparison) -> str:
@@ -47,10 +48,10 @@ def page_of(compared: Comparison) -> str:
 def full_page() -> str:
     """Return the report with everything that a report can hold; `allreduce` has no bare times."""
     compared = every_chart()
-    cells = (
-        one if one.cell.experiment == "allreduce" else with_bare_times(one)
-        for one in compared.cells
-    )
+    cells = []
+    for cell_results in compared.cells:
+        has_bare_times = cell_results.cell.experiment != "allreduce"
+        cells.append(with_bare_times(cell_results) if has_bare_times else cell_results)
     return render(analyse(replace(compared, cells=tuple(cells))), timeline_of)
 
 
@@ -71,7 +72,7 @@ class Parsed(HTMLParser):
 
     @property
     def addresses(self) -> list[str]:
-        """What it loads and links to."""
-        return [
-            value for _, of in self.elements for name in ("src", "href") if (value := of.get(name))
-        ]
+        """What the page loads and links to."""
+        sources = [attributes.get("src") for _, attributes in self.elements]
+        links = [attributes.get("href") for _, attributes in self.elements]
+        return [address for address in (*sources, *links) if address]

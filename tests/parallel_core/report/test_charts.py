@@ -38,75 +38,91 @@ from tests.parallel_core.report.pages import TIMELINES, timeline_of, with_bare_t
 from tests.parallel_core.report.plots.drawn import Drawn
 from tests.parallel_core.report.plots.frameworks import many_small
 
-Something = TypeVar("Something")
+Present = TypeVar("Present")
 ANALYSIS = cache(lambda: analyse(every_chart()))
 
 
-def of(name: str) -> ExperimentAnalysis:
-    return next(one for one in ANALYSIS().experiments if one.experiment.name == name)
+def experiment_named(name: str) -> ExperimentAnalysis:
+    """Return the analysis of an experiment of the comparison with every chart."""
+    by_name = {analysed.experiment.name: analysed for analysed in ANALYSIS().experiments}
+    return by_name[name]
 
 
 def analysis_of(*cells: CellResults) -> ExperimentAnalysis:
+    """Return the analysis of the only experiment of these cells."""
     (experiment,) = analyse(comparison(*cells)).experiments
     return experiment
 
 
-def some(drawn: Something | None) -> Something:
-    assert drawn is not None
-    return drawn
+def present(value: Present | None) -> Present:
+    """Return a value that must not be missing."""
+    assert value is not None
+    return value
 
 
-def words(bars: Sequence[Bar]) -> list[tuple[str, str]]:
+def names_and_values(bars: Sequence[Bar]) -> list[tuple[str, str]]:
+    """Return what stands beside bars: their names and their values in words."""
     return [(bar.name, bar.value) for bar in bars]
 
 
 def test_a_figure_has_a_bar_a_value_and_a_whisker_for_each_cell() -> None:
-    bars = some(charts.metric_chart(of("parallel"))).groups[""]
-    first, second, *_ = bars
+    bars = present(charts.metric_chart(experiment_named("parallel"))).groups[""]
+    mxnet_async, mxnet_sync, *_ = bars
     assert [bar.name for bar in bars] == list(TIMES)
-    assert words(bars)[1] == ("mxnet sync", "0.50 (0.49–0.51)")
-    assert first.start == second.start == 0
-    assert first.end == pytest.approx(2 * second.end)
-    assert (first.style, second.style) == ("total", "total hollow")
-    low, high = some(second.bounds)
-    assert low < second.end < high
+    assert (mxnet_sync.name, mxnet_sync.value) == ("mxnet sync", "0.50 (0.49–0.51)")
+    assert mxnet_async.start == mxnet_sync.start == 0
+    assert mxnet_async.end == pytest.approx(2 * mxnet_sync.end)
+    assert mxnet_async.style == "total"
+    assert mxnet_sync.style == "total hollow"
+    low, high = present(mxnet_sync.bounds)
+    assert low < mxnet_sync.end < high
 
 
 def test_a_negative_figure_is_drawn_to_the_left_of_nothing() -> None:
     mxnet, torch = (measured(parallel(name), (1.0, 1.01, 0.99)) for name in ("mxnet", "torch"))
-    chart = some(charts.metric_chart(analysis_of(mxnet, with_figures(torch, [-0.5] * 3))))
+    experiment = analysis_of(mxnet, with_figures(torch, [-0.5] * 3))
+    chart = present(charts.metric_chart(experiment))
     positive, negative = chart.groups[""]
     assert negative.end == chart.axis.scale.low == -0.5
     assert positive.end > positive.start == negative.start == 0
 
 
+def is_range(value: str) -> bool:
+    """Return whether a value in words has bounds, such as `1.0 (0.9–1.1)`."""
+    return "–" in value or "…" in value
+
+
 @pytest.mark.parametrize("times", [(1.0,), (1.0, 2.0), (1.0, 2.0, 4.0)])
-def test_too_few_processes_have_no_bounds_and_a_long_whisker_does_not_shrink_the_bars(
+def test_times_have_bounds_from_three_processes_on_and_differences_from_two(
     times: tuple[float, ...],
 ) -> None:
-    experiment = analysis_of(
-        *(with_bare_times(measured(parallel(name), times)) for name in ("mxnet", "torch"))
-    )
-    chart = some(charts.case_times_chart(experiment))
-    ((bar, _),) = chart.groups.values()
-    assert (bar.bounds is not None) == (len(times) > 2)
-    assert chart.axis.scale.place(bar.end) > 0.6
-    ((compared, parts),) = some(charts.differences_chart(experiment)).groups.items()
-    assert compared.endswith(": too few runs to decide") == (len(times) < 2)
-    assert any("–" in value for _, value in words([bar])) == (len(times) > 2)
-    # A difference has bounds as soon as it can be told.
-    assert any("–" in value or "…" in value for _, value in words(parts)) == (len(times) > 1)
+    mxnet, torch = (with_bare_times(measured(parallel(name), times)) for name in ("mxnet", "torch"))
+    experiment = analysis_of(mxnet, torch)
+    times_chart = present(charts.case_times_chart(experiment))
+    ((mxnet_bar, _),) = times_chart.groups.values()
+    assert (mxnet_bar.bounds is not None) == (len(times) >= 3)
+    assert ("–" in mxnet_bar.value) == (len(times) >= 3)
+    # A long whisker does not shrink the bars.
+    assert times_chart.axis.scale.place(mxnet_bar.end) > 0.6
+    differences_chart = present(charts.differences_chart(experiment))
+    ((title, parts),) = differences_chart.groups.items()
+    assert title.endswith(": too few runs to decide") == (len(times) == 1)
+    assert any(is_range(part.value) for part in parts) == (len(times) >= 2)
 
 
-def test_times_stand_under_their_case_and_a_model_beside_what_it_predicts() -> None:
-    times = some(charts.case_times_chart(of("async"))).groups
-    assert words(times["10 products"])[0] == ("mxnet async", "200 ms (200–200)")
-    row = some(charts.dispatch_chart(ANALYSIS())).groups["parallel"][0]
+def test_times_stand_under_their_case() -> None:
+    times = present(charts.case_times_chart(experiment_named("async"))).groups
+    assert names_and_values(times["10 products"])[0] == ("mxnet async", "200 ms (200–200)")
+    row = present(charts.dispatch_chart(ANALYSIS())).groups["parallel"][0]
+    dispatch, computation = row.parts
     assert row.value == "100 ms of 1.00 s"
-    ends = [end for part in row.parts for end in (part.start, part.end)]
-    assert ends == pytest.approx([0, 0.1, 0.1, 1.0], rel=0.01)
+    assert (dispatch.start, dispatch.end) == pytest.approx((0, 0.1), rel=0.01)
+    assert (computation.start, computation.end) == pytest.approx((0.1, 1.0), rel=0.01)
+
+
+def test_a_model_stands_beside_what_it_predicts() -> None:
     (model,) = filter(None, map(charts.cost_model_chart, ANALYSIS().experiments))
-    assert words(model.groups["torch sync, waiting once"]) == [
+    assert names_and_values(model.groups["torch sync, waiting once"]) == [
         ("measured", "100 ms (100–100)"),
         ("predicted", "90.0 ms (90.0–90.0)"),
         ("book’s formula", "50.0 ms (50.0–50.0)"),
@@ -116,9 +132,12 @@ def test_times_stand_under_their_case_and_a_model_beside_what_it_predicts() -> N
 def test_parts_of_a_difference_add_up_to_it() -> None:
     mxnet = made_of(parallel("mxnet"), 1.0, {"operations": 0.6, "overhead": 0.2})
     torch = made_of(parallel("torch"), 1.5, {"operations": 0.9, "overhead": 0.2})
-    (bars,) = some(charts.differences_chart(analysis_of(mxnet, torch))).groups.values()
-    ends = [end for bar in bars for end in (bar.start, bar.end)]
-    assert ends == pytest.approx([0, 0.3, 0.3, 0.3, 0.3, 0.5, 0, 0.5])
+    chart = present(charts.differences_chart(analysis_of(mxnet, torch)))
+    (bars,) = chart.groups.values()
+    starts = [bar.start for bar in bars]
+    ends = [bar.end for bar in bars]
+    assert starts == pytest.approx([0, 0.3, 0.3, 0])
+    assert ends == pytest.approx([0.3, 0.3, 0.5, 0.5])
     assert bars[-1].style == "total"
 
 
@@ -129,54 +148,63 @@ def test_times_are_written_with_their_bounds() -> None:
 
 
 def test_each_layer_of_a_tiny_operation_begins_where_the_one_before_ended() -> None:
-    cell, seconds = Cell("async", "torch", "async"), {SINGLE: 0.3, ONCE: 0.6, EACH: 1.0}
-    plain = result(cell, seconds, parameters={"steps": 100})
-    timed = (
-        replace(case, bare_seconds=(0.2,)) if case.name == ONCE else case for case in plain.cases
+    cell = Cell("async", "torch", "async")
+    seconds = {SINGLE: 0.3, ONCE: 0.6, EACH: 1.0}
+    without_bare_times = result(cell, seconds, parameters={"steps": 100})
+    cases = tuple(
+        replace(case, bare_seconds=(0.2,)) if case.name == ONCE else case
+        for case in without_bare_times.cases
     )
-    experiment = analysis_of(CellResults(cell, (replace(plain, cases=tuple(timed)),)))
-    ((row,),) = some(charts.layers_chart(experiment)).groups.values()
+    experiment = analysis_of(CellResults(cell, (replace(without_bare_times, cases=cases),)))
+    ((row,),) = present(charts.layers_chart(experiment)).groups.values()
     assert row.value == "10.0 ms"
     assert [part.start for part in row.parts] == pytest.approx([0, 0.002, 0.003, 0.006])
     assert row.parts[-1].end == pytest.approx(0.01)
-    assert charts.layers_chart(of("parallel")) is None
+    assert charts.layers_chart(experiment_named("parallel")) is None
 
 
-def test_a_sweep_has_a_panel_for_each_cell_and_a_table() -> None:
-    chart, table = charts.curves_chart(of("allreduce"))
-    assert [panel.name for panel in some(chart).panels] == list(TIMES)
-    # A bound is dotted and has no marks; measured curves differ by shape as well as by colour.
-    looks = [("plain copy", True, None), ("star", False, 0), ("native", False, 1)]
-    for panel in some(chart).panels:
-        assert [(curve.label, curve.dash != "", curve.shape) for curve in panel.curves] == looks
+def test_a_sweep_has_a_panel_for_each_cell() -> None:
+    chart, _ = charts.curves_chart(experiment_named("allreduce"))
+    panels = present(chart).panels
+    assert [panel.name for panel in panels] == list(TIMES)
+    for panel in panels:
+        bound, star, native = panel.curves
+        assert [curve.label for curve in panel.curves] == ["plain copy", "star", "native"]
+        # A bound is dotted and has no marks; measured curves differ by shape as well as by colour.
+        assert [bool(curve.dash) for curve in (bound, star, native)] == [True, False, False]
+        assert [curve.shape for curve in (bound, star, native)] == [None, 0, 1]
         assert [label for _, label in panel.x.ticks] == ["4 KiB", "4 MiB"]
-    assert (
-        "star: 0.10 (0.10–0.10); each device's vector: 4 KiB"
-        in Drawn(str(inline(chart, "curves"))).titles
-    )
-    assert table[0][:3] == ("each device's vector", "mxnet async: plain copy", "mxnet async: star")
-    assert [row[0] for row in table[1:]] == ["4 KiB", "4 MiB"]
-    assert charts.curves_chart(of("parallel")) == (None, ())
+    titles = Drawn(str(inline(chart, "curves"))).titles
+    assert "star: 0.10 (0.10–0.10); each device's vector: 4 KiB" in titles
+    assert charts.curves_chart(experiment_named("parallel")) == (None, ())
+
+
+def test_a_sweep_has_a_table_with_a_row_for_each_size() -> None:
+    _, (header, *rows) = charts.curves_chart(experiment_named("allreduce"))
+    assert header[:3] == ("each device's vector", "mxnet async: plain copy", "mxnet async: star")
+    assert [row[0] for row in rows] == ["4 KiB", "4 MiB"]
 
 
 @pytest.mark.parametrize("value", [0.0, math.nan])
 def test_a_logarithmic_scale_needs_no_value_that_fits_it(value: float) -> None:
-    experiment = of("allreduce")
+    experiment = experiment_named("allreduce")
     cell = experiment.cells[0]
     curves = {label: (Interval(value, value, value),) * 2 for label in cell.curves}
     chart, _ = charts.curves_chart(replace(experiment, cells=(replace(cell, curves=curves),)))
-    assert "nan" not in str(inline(some(chart), "curves"))
+    assert "nan" not in str(inline(present(chart), "curves"))
 
 
 def test_learning_curves_have_a_colour_for_a_framework_and_dots_without_a_queue() -> None:
-    for panel in some(charts.learning_curves(ANALYSIS(), of("data-parallel"))).panels:
+    chart = present(charts.learning_curves(ANALYSIS(), experiment_named("data-parallel")))
+    for panel in chart.panels:
         assert [curve.label for curve in panel.curves] == list(TIMES)
         assert [curve.style for curve in panel.curves] == ["c0", "c0", "c1", "c1"]
-        assert [curve.dash != "" for curve in panel.curves] == [False, True, False, True]
-    assert charts.learning_curves(ANALYSIS(), of("parallel")) is None
+        assert [bool(curve.dash) for curve in panel.curves] == [False, True, False, True]
+    assert charts.learning_curves(ANALYSIS(), experiment_named("parallel")) is None
 
 
 def compared(experiment: str = "overlap") -> Comparison:
+    """Return a comparison of all sides in an experiment, in which NumPy failed."""
     cells = [measured(Cell(experiment, *side.split()), (1.0, 1.01)) for side in TIMES]
     return comparison(*cells, failed(Cell(experiment, "numpy", "sync")))
 
@@ -185,32 +213,41 @@ SMALL = many_small(4000)
 
 
 def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
-    chart, without = charts.timelines_chart(analysis_of(*compared().cells), timeline_of)
-    assert without == {"mxnet sync": NASTY}
+    chart, reasons_without = charts.timelines_chart(analysis_of(*compared().cells), timeline_of)
+    assert reasons_without == {"mxnet sync": NASTY}
     overlapped = (
         "305 ms (timed: 1.00 s), 1.8 queues at once, 98 % of communication under computation"
     )
     in_turn = "552 ms (timed: 1.00 s), 1.0 queue at once, 0 % of communication under computation"
-    assert [
-        (one.name, one.remarks, [lane.name for lane in one.shown.lanes])
-        for one in some(chart).panels
-    ] == [
-        ("MXNet", overlapped, ["host Python", "cpu:1 compute", "cpu:2 compute"]),
-        ("PyTorch", overlapped, ["host Python", "cpu:1 compute", "cpu:1 copy"]),
-        ("PyTorch without queue", in_turn, ["cpu calling thread"]),
-    ]
-    # Another case than the experiment's is named.
-    other, _ = charts.timelines_chart(analysis_of(*compared("parallel").cells), lambda _: SMALL)
-    assert some(other).panels[0].remarks == "50.0 ms of “increments”, 1.1 queues at once"
+    panels = {
+        panel.name: (panel.remarks, [lane.name for lane in panel.shown.lanes])
+        for panel in present(chart).panels
+    }
+    assert panels == {
+        "MXNet": (overlapped, ["host Python", "cpu:1 compute", "cpu:2 compute"]),
+        "PyTorch": (overlapped, ["host Python", "cpu:1 compute", "cpu:1 copy"]),
+        "PyTorch without queue": (in_turn, ["cpu calling thread"]),
+    }
+    assert list(panels) == ["MXNet", "PyTorch", "PyTorch without queue"]
+
+
+def test_a_panel_names_a_case_that_is_not_the_experiment_s() -> None:
+    experiment = analysis_of(*compared("parallel").cells)
+    chart, _ = charts.timelines_chart(experiment, lambda _: SMALL)
+    first_panel = present(chart).panels[0]
+    assert first_panel.remarks == "50.0 ms of “increments”, 1.1 queues at once"
 
 
 def test_many_experiments_share_the_page() -> None:
-    drawn = [
-        charts.timelines_chart(analysis_of(*compared().cells), lambda _: SMALL, count)[0]
-        for count in (1, 20)
-    ]
-    alone, one_of_many = (sum(panel.shown.count for panel in some(chart).panels) for chart in drawn)
-    assert 0 < one_of_many <= 300 < alone
+    experiment = analysis_of(*compared().cells)
+
+    def blocks_of_page(experiments: int) -> int:
+        """Return how many blocks the timelines have where experiments share a page."""
+        chart, _ = charts.timelines_chart(experiment, lambda _: SMALL, experiments)
+        return sum(panel.shown.count for panel in present(chart).panels)
+
+    assert blocks_of_page(1) > 300
+    assert 0 < blocks_of_page(20) <= 300
 
 
 @pytest.mark.parametrize(
@@ -231,13 +268,13 @@ def test_a_trace_without_anything_to_draw_says_why(
     page = render(analyse(compared()), lambda _: Timeline("mxnet", spans, (), notes))
     assert f"Without a timeline: mxnet async ({reason}), mxnet sync ({reason}), " in page
     assert "chart-timelines" not in page
-    # A comparison without traces says nothing of timelines.
-    without = (
-        render(analyse(compared()))
-        .partition('<section id="overlap">')[2]
-        .partition("</section>")[0]
-    )
-    assert "imeline" not in without
+
+
+def test_a_comparison_without_traces_says_nothing_of_timelines() -> None:
+    page = render(analyse(compared()))
+    section = page.partition('<section id="overlap">')[2].partition("</section>")[0]
+    assert section
+    assert "imeline" not in section
 
 
 def test_the_folder_s_traces_come_into_its_report(
@@ -246,14 +283,17 @@ def test_the_folder_s_traces_come_into_its_report(
     assert saved_timelines(tmp_path) is None
     with claimed_folder(tmp_path, with_traces=True):
         pass
-    read: list[Path] = []
-    monkeypatch.setattr(
-        storage, "read_timeline", lambda path: read.append(path) or TIMELINES["torch async"]
-    )
+    read_paths: list[Path] = []
+
+    def read_timeline(path: Path) -> Timeline:
+        read_paths.append(path)
+        return TIMELINES["torch async"]
+
+    monkeypatch.setattr(storage, "read_timeline", read_timeline)
     trace = trace_path(tmp_path, Cell("overlap", "torch", "async"))
     assert trace == tmp_path / "traces" / "overlap-torch-async.json.gz"
     trace.write_bytes(b"")
     page = write_report(analyse(compared()), tmp_path).read_text()
-    assert read == [trace]
+    assert read_paths == [trace]
     assert 'id="chart-timelines-overlap"' in page
     assert "mxnet async (its process wrote no trace), " in page

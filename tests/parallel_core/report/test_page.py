@@ -4,15 +4,15 @@ hostile names.
 
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
-from typing import Any
+from itertools import chain, pairwise
 
 import pytest
 
 from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import Cell, CellResults, FailedRun
+from parallel_core.comparison.cells import Cell, CellResults, Comparison, FailedRun
 from parallel_core.comparison.plan import FIRST
 from parallel_core.comparison.screen import screen_of
 from parallel_core.measurement.task_graph import Task
@@ -29,37 +29,44 @@ from tests.parallel_core.comparison.made_up import (
 )
 from tests.parallel_core.report.pages import Parsed, full_page, page_of, with_bare_times
 
-EXPERIMENTS = ("parallel", "data-parallel", "async", "allreduce")
-
 
 @cache
 def page() -> str:
+    """Return the report with everything that a report can hold."""
     return full_page()
 
 
 def section(name: str) -> str:
+    """Return the part of the page that is of an experiment."""
     return page().partition(f'<section id="{name}"')[2].partition("</section>")[0]
 
 
 @cache
 def parsed() -> Parsed:
+    """Return the elements of the page."""
     return Parsed(page())
 
 
-def with_first(change: Any) -> str:
+def with_first(change: Callable[[CellResults], CellResults]) -> str:
     """Return the page of every chart whose first cell was changed."""
     first, *others = every_chart().cells
     return page_of(comparison(change(first), *others))
 
 
-def test_the_answer_comes_first_then_timelines_differences_figures_and_folded_tables() -> None:
-    assert (
-        page().index("<h1")
-        < page().index("chart-first")
-        < page().index('id="answer"')
-        < page().index("<main>")
-    )
-    order = [
+def assert_in_order(text: str, parts: Sequence[str]) -> None:
+    """Check that a text has these parts, the first of each in this order."""
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places), parts
+
+
+def test_the_answer_comes_first_and_the_summary_last() -> None:
+    assert_in_order(page(), ["<h1", "chart-first", 'id="answer"', "<main>"])
+    assert_in_order(page(), ['id="dispatch"', 'id="allreduce"', 'id="summary"'])
+
+
+@pytest.mark.parametrize("name", ["parallel", "data-parallel", "async"])
+def test_an_experiment_has_timelines_differences_figures_and_folded_tables(name: str) -> None:
+    parts = [
         "<h2",
         "chart-timelines-",
         "chart-differences-",
@@ -67,150 +74,180 @@ def test_the_answer_comes_first_then_timelines_differences_figures_and_folded_ta
         "<details",
         "chart-times-",
     ]
-    for name in EXPERIMENTS[:3]:
-        places = [section(name).index(part) for part in order]
-        assert places == sorted(places), name
-    chart = section("parallel").partition('id="chart-differences-parallel"')[2].partition("<h3>")[0]
-    assert (
-        len(re.findall(">together</text>", chart))
-        == len(re.findall(" against [^<]+</text>", chart))
-        > 1
-    )
-    # Without bare times there are no parts of differences, and a sweep's curves stand in place of
-    # its times.
-    assert "chart-differences-" not in section("allreduce")
-    assert section("allreduce").index("chart-figure-") < section("allreduce").index("chart-curves-")
-    assert "chart-times-" not in section("allreduce")
-    assert (
-        page().index('id="dispatch"')
-        < page().index('id="allreduce"')
-        < page().index('id="summary"')
-    )
+    assert_in_order(section(name), parts)
 
 
-def test_the_answer_is_the_terminal_s_table() -> None:
-    three = comparison(
-        *(measured(parallel(name), [1.0, 1.01, 0.99]) for name in ("mxnet", "torch", "third"))
-    )
-    for compared in (every_chart(), three):
-        screen, whole = screen_of(analyse(compared)), page_of(compared)
-        top = whole.partition('id="answer"')[2].partition("</table>")[0]
-        assert re.findall(r'<th scope="col">([^<]+)<', top) == [
-            column.title for column in screen.columns
-        ]
-        rows = re.findall(r'<tr><th scope="row">([^<]+)</th>(.*?)</tr>', top)
-        assert [
-            (question, (*re.findall("<td>([^<]+)</td>", cells),)) for question, cells in rows
-        ] == [*screen.rows]
-        row = (
-            r'<tr><th scope="row">([^<]+)</th><td class="[\w ]+">([^<]+)</td><td>([^<]*)</td></tr>'
+def test_each_pair_of_sides_has_a_bar_for_the_whole_difference() -> None:
+    behind_title = section("parallel").partition('id="chart-differences-parallel"')[2]
+    chart = behind_title.partition("<h3>")[0]
+    bars = re.findall(">together</text>", chart)
+    pairs = re.findall(" against [^<]+</text>", chart)
+    assert len(bars) == len(pairs) > 1
+
+
+def test_without_bare_times_there_are_no_differences_and_a_sweep_has_curves_and_no_times() -> None:
+    allreduce = section("allreduce")
+    assert "chart-differences-" not in allreduce
+    assert "chart-times-" not in allreduce
+    assert_in_order(allreduce, ["chart-figure-", "chart-curves-"])
+
+
+THREE_FRAMEWORKS = comparison(
+    *(measured(parallel(name), [1.0, 1.01, 0.99]) for name in ("mxnet", "torch", "third"))
+)
+
+
+@pytest.mark.parametrize("compared", [every_chart(), THREE_FRAMEWORKS], ids=["every", "three"])
+def test_the_answer_is_the_terminal_s_table(compared: Comparison) -> None:
+    screen = screen_of(analyse(compared))
+    text = page_of(compared)
+    answer = text.partition('id="answer"')[2].partition("</table>")[0]
+    titles = re.findall(r'<th scope="col">([^<]+)<', answer)
+    assert titles == [column.title for column in screen.columns]
+    rows = []
+    for question, cells in re.findall(r'<tr><th scope="row">([^<]+)</th>(.*?)</tr>', answer):
+        rows.append((question, tuple(re.findall("<td>([^<]+)</td>", cells))))
+    assert rows == list(screen.rows)
+
+
+@pytest.mark.parametrize("compared", [every_chart(), THREE_FRAMEWORKS], ids=["every", "three"])
+def test_the_differences_are_those_of_the_terminal(compared: Comparison) -> None:
+    row = r'<tr><th scope="row">([^<]+)</th><td class="[\w ]+">([^<]+)</td><td>([^<]*)</td></tr>'
+    differences = chain.from_iterable(screen_of(analyse(compared)).differences.values())
+    assert re.findall(row, page_of(compared)) == [
+        (
+            f"{difference.cell.experiment}: {difference.case}",
+            difference.in_words,
+            difference.reasons_in_words,
         )
-        assert re.findall(row, whole) == [
-            (f"{one.cell.experiment}: {one.case}", one.in_words, one.reasons_in_words)
-            for rows in screen.differences.values()
-            for one in rows
-        ]
-    assert "<h1>How MXNet, PyTorch and third schedule the same work</h1>" in whole
-    assert re.findall(r'<th scope="col">(\w+) against MXNet</th>', whole) == ["PyTorch", "third"]
+        for difference in differences
+    ]
 
 
-def test_unstable_cases_and_tables_are_folded() -> None:
+def test_the_title_and_the_columns_of_differences_name_all_frameworks() -> None:
+    text = page_of(THREE_FRAMEWORKS)
+    assert "<h1>How MXNet, PyTorch and third schedule the same work</h1>" in text
+    columns = re.findall(r'<th scope="col">(\w+) against MXNet</th>', text)
+    assert columns == ["PyTorch", "third"]
+
+
+def test_tables_are_folded_but_those_of_the_answer_are_not() -> None:
     visible = re.sub(r"<details>.*?</details>", "", page(), flags=re.DOTALL)
-    # Those of the answer are not.
+    assert "<table" in visible.partition("<nav")[0]
     assert "<table" in page().partition("<nav")[2]
     assert "<table" not in visible.partition("<nav")[2]
+
+
+def test_unstable_cases_are_folded() -> None:
     (case,) = every_chart().cells[0].results[0].cases
-    folded = with_first(lambda cell: changed(cell, cases=(replace(case, seconds=(1.0, 2.0, 3.0)),)))
-    reason = folded.partition("<summary>1 unstable or doubtful case</summary>")[2].partition(
-        "</details>"
-    )[0]
-    assert "the standard deviation is 43 % of the mean" in reason
+    unstable = replace(case, seconds=(1.0, 2.0, 3.0))
+    text = with_first(lambda cell: changed(cell, cases=(unstable,)))
+    summary = "<summary>1 unstable or doubtful case</summary>"
+    folded = text.partition(summary)[2].partition("</details>")[0]
+    assert "the standard deviation is 43 % of the mean" in folded
 
 
-def test_the_page_is_small_loads_nothing_and_its_links_and_labels_name_what_is_on_it_once() -> None:
+def test_the_page_is_small_and_loads_nothing() -> None:
     assert len(page().encode()) < 2_000_000
     assert all(address.startswith(("#", "data:")) for address in parsed().addresses)
-    names = Counter(attributes["id"] for _, attributes in parsed().elements if "id" in attributes)
-    assert {name for name, count in names.items() if count > 1} == set()
-    wanted = [of["aria-labelledby"] for _, of in parsed().elements if "aria-labelledby" in of]
-    assert {*wanted, *re.findall(r'href="#([^"]+)"', page())} <= set(names)
 
 
-def test_headings_are_in_order_landmarks_stand_once_and_drawings_are_described() -> None:
+def test_links_and_labels_name_what_is_on_the_page_once() -> None:
+    all_attributes = [attributes for _, attributes in parsed().elements]
+    names = Counter(attributes["id"] for attributes in all_attributes if "id" in attributes)
+    assert [name for name, count in names.items() if count > 1] == []
+    label_names = {attributes.get("aria-labelledby") for attributes in all_attributes} - {None}
+    link_targets = set(re.findall(r'href="#([^"]+)"', page()))
+    assert label_names
+    assert label_names | link_targets <= set(names)
+
+
+def test_headings_are_in_order_and_landmarks_stand_once() -> None:
     levels = [int(tag[1]) for tag in parsed().tags if re.fullmatch("h[1-6]", tag)]
-    assert levels[0] == levels.count(1) == 1
+    assert levels[0] == 1
+    assert levels.count(1) == 1
     assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
-    tags = Counter(parsed().tags)
-    assert [tags[name] for name in ("header", "nav", "main")] == [1, 1, 1]
-    # Their words are read aloud, too: they are groups and no images.
-    drawings = [one for tag, one in parsed().elements if tag == "svg"]
+    for landmark in ("header", "nav", "main"):
+        assert parsed().tags.count(landmark) == 1, landmark
+
+
+def test_drawings_are_described_groups() -> None:
+    drawings = [attributes for tag, attributes in parsed().elements if tag == "svg"]
     assert drawings
-    assert all(one.get("aria-label") and one.get("role") == "group" for one in drawings)
+    for attributes in drawings:
+        assert attributes.get("aria-label")
+        # Their words are read aloud, too: they are groups and no images.
+        assert attributes.get("role") == "group"
 
 
 def test_no_name_and_nothing_that_processes_say_becomes_markup() -> None:
     compared = every_chart()
-    cells = (with_bare_times(with_nasty_names(one)) for one in compared.cells)
-    text = page_of(replace(compared, command=NASTY, cells=tuple(cells)))
-    for whole in (page(), text):
-        assert NASTY not in whole
-        assert Parsed(whole).tags.count("script") == 1
+    cells = tuple(with_bare_times(with_nasty_names(cell)) for cell in compared.cells)
+    nasty_page = page_of(replace(compared, command=NASTY, cells=cells))
+    for text in (page(), nasty_page):
+        assert NASTY not in text
+        assert Parsed(text).tags.count("script") == 1
     assert "&lt;script&gt;alert(" in section("parallel")
     assert "&lt;script&gt;alert(" in section("data-parallel")
-    # A library, a case, a curve's mark, a parameter, the command, a scheduler.
-    for before in (
-        "</b> ",
-        'class="bold">',
-        "<title>",
-        "the same work:\n",
-        "Asked: <code>",
-        '<td class="prose">',
-    ):
-        assert f"{before}&lt;script" in text, before
+    text_before = {
+        "a library": "</b> ",
+        "a case": 'class="bold">',
+        "a curve's mark": "<title>",
+        "a parameter": "the same work:\n",
+        "the command": "Asked: <code>",
+        "a scheduler": '<td class="prose">',
+    }
+    for named, before in text_before.items():
+        assert f"{before}&lt;script" in nasty_page, named
 
 
 def with_nasty_names(cell: CellResults) -> CellResults:
-    nasty = {
+    """Return a cell's results in which everything that has a name has a nasty one."""
+    described = {
         "scheduler": NASTY,
         "settings": {NASTY: NASTY},
         "variants": [NASTY],
         "kernels": [{"library": NASTY, "version": None, "instruction_set": NASTY, "threads": 1}],
         "product": {"size": 512, "gflop_per_s": 48.7},
     }
-    results = (
-        replace(
-            one,
+    results = []
+    for result in cell.results:
+        series = dict(result.series)
+        if "bytes" in series:
+            series[f"algbw_gb_per_s {NASTY}"] = (1.0, 2.0)
+        nasty_case = replace(result.cases[0], name=NASTY, parts=())
+        nasty_result = replace(
+            result,
             parameters={NASTY: NASTY},
-            backend={**one.backend, **nasty},
-            cases=(*one.cases, replace(one.cases[0], name=NASTY, parts=())),
+            backend={**result.backend, **described},
+            cases=(*result.cases, nasty_case),
             explanation=NASTY,
-            series=one.series
-            | ({f"algbw_gb_per_s {NASTY}": (1.0, 2.0)} if "bytes" in one.series else {}),
+            series=series,
         )
-        for one in cell.results
-    )
+        results.append(nasty_result)
     return replace(cell, results=tuple(results))
 
 
 @pytest.mark.parametrize(
-    ("turn", "told"), [(FIRST - 1, "2 of 5 rounds, each cell"), (2, "3 of 5 rounds, each cell")]
+    ("turn", "rounds"), [(FIRST - 1, "2 of 5 rounds, each cell"), (2, "3 of 5 rounds, each cell")]
 )
-def test_rounds_are_those_that_were_run(turn: int, told: str) -> None:
+def test_rounds_are_those_that_were_run(turn: int, rounds: str) -> None:
     # A process before the first round, which older comparisons tell of, is no round.
     failures = (FailedRun(turn, "crash", refused=False),)
-    assert told in page_of(
-        comparison(replace(measured(parallel("torch"), (1.0, 1.2)), failures=failures))
-    )
+    cell = replace(measured(parallel("torch"), (1.0, 1.2)), failures=failures)
+    assert rounds in page_of(comparison(cell))
 
 
 def test_losses_may_be_zero() -> None:
-    def trained(name: str, last: float) -> CellResults:
-        series = {"loss": (1.0, last), "test_accuracy": (1.0,)}
-        return changed(measured(Cell("data-parallel", name, "async"), ONE), series=series)
+    def trained(backend: str, last_loss: float) -> CellResults:
+        series = {"loss": (1.0, last_loss), "test_accuracy": (1.0,)}
+        return changed(measured(Cell("data-parallel", backend, "async"), ONE), series=series)
 
-    first = trained("mxnet", 0.0)
-    assert "those of all batches by 1:" in page_of(comparison(first, trained("torch", 0.5)))
-    assert "those of all batches by 0:" in page_of(comparison(first, trained("torch", 0.0)))
+    mxnet = trained("mxnet", 0.0)
+    different = page_of(comparison(mxnet, trained("torch", 0.5)))
+    assert "those of all batches by 1:" in different
+    equal = page_of(comparison(mxnet, trained("torch", 0.0)))
+    assert "those of all batches by 0:" in equal
 
 
 def test_nothing_measured_is_a_page_too() -> None:
@@ -222,18 +259,17 @@ def test_nothing_measured_is_a_page_too() -> None:
 def test_variants_are_a_column_where_there_are_any() -> None:
     text = with_first(lambda cell: on_other_backend(cell, variants=["bulk-on"]))
     assert "<th>variants</th>" not in page()
-    assert text.count("<th>variants</th>") == text.count("<td>bulk-on</td>") == 1
+    assert text.count("<th>variants</th>") == 1
+    assert text.count("<td>bulk-on</td>") == 1
 
 
 def test_graphs_are_pictures_with_a_description() -> None:
     tasks = (Task(NASTY, "cpu:1", "compute", (), 0.1), Task("b", "cpu:2", "copy", (0,), 0.2))
-    cells = (
-        measured(Cell("graph", *side), ONE)
+    cells = [
+        changed(measured(Cell("graph", *side), ONE), tasks=tasks, parameters={"of": "a program"})
         for side in (("a", "async"), ("a", "sync"), ("b", "async"))
-    )
-    text = page_of(
-        comparison(*(changed(cell, tasks=tasks, parameters={"of": "a program"}) for cell in cells))
-    )
+    ]
+    text = page_of(comparison(*cells))
     labels = re.findall('aria-label="(The graph of tasks that [^"]+)"', text)
     assert labels == [f"The graph of tasks that {name} recorded" for name in ("a", "b")]
     assert NASTY not in text

@@ -4,6 +4,7 @@ note.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -21,49 +22,56 @@ from parallel_core.experiments.runner import trial as trials
 from parallel_core.measurement.result import Counted
 from tests.parallel_core.comparison import made_up
 
-KNOWN = {
-    (name, engine) for name in ("jax", "mxnet", "numpy", "torch") for engine in ("async", "sync")
-}
-PAIRS = {(name, engine) for name, engine in KNOWN if is_installed(name)}
+SUPPORTED_SIDES = set(product(("jax", "mxnet", "numpy", "torch"), ("async", "sync")))
+"""Each framework with each of its engines."""
+INSTALLED_SIDES = {(name, engine) for name, engine in SUPPORTED_SIDES if is_installed(name)}
 
 
-def test_others_are_all_that_are_installed_but_the_backend_itself_and_a_comparison_has_none() -> (
-    None
-):
-    assert {options["against"] for options in EXPERIMENTS["eager-cpu"].options.values()} == {"none"}
-    others = {(name, engine) for name, engine in PAIRS if name != "numpy"}
-    assert set(eager_cpu.contrasts("others", ("torch", "sync"))) == others - {("torch", "sync")}
+def test_others_are_all_that_are_installed_but_the_backend_itself() -> None:
+    torch = ("torch", "sync")
+    queueing_sides = {(name, engine) for name, engine in INSTALLED_SIDES if name != "numpy"}
+    assert set(eager_cpu.contrasts("others", torch)) == queueing_sides - {torch}
     if is_installed("torch"):
-        first, second = eager_cpu.contrasts("others", ("numpy", "sync"))[:2]
-        assert (first, second) == (("torch", "sync"), ("torch", "async"))
-    assert eager_cpu.contrasts("none", ("torch", "sync")) == ()
-    named = eager_cpu.contrasts("numpy:sync, mxnet:async,numpy:sync", ("torch", "sync"))
+        first, second, *_ = eager_cpu.contrasts("others", ("numpy", "sync"))
+        assert first == ("torch", "sync")
+        assert second == ("torch", "async")
+
+
+def test_contrasts_that_are_named_are_taken_once_in_their_order() -> None:
+    torch = ("torch", "sync")
+    assert eager_cpu.contrasts("none", torch) == ()
+    named = eager_cpu.contrasts("numpy:sync, mxnet:async,numpy:sync", torch)
     assert named == (("numpy", "sync"), ("mxnet", "async"))
+
+
+def test_a_comparison_has_no_contrasts() -> None:
+    for options in EXPERIMENTS["eager-cpu"].options.values():
+        assert options["against"] == "none"
 
 
 def test_contrasts_are_measured_alike_and_failures_are_notes(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    asked: list[dict[str, Any]] = []
 
-    def elsewhere(experiment: str, options: Mapping[str, Any]) -> Result:
+    def measure_elsewhere(experiment: str, options: Mapping[str, Any]) -> Result:
+        """Refuse the first two processes, and let the third one's result be invalid."""
         asked.append(dict(options))
-        cell = Cell(experiment, str(options["backend"]), str(options["engine"]))
         if len(asked) <= 2:
             raise RequestError("it is not installed")
+        cell = Cell(experiment, str(options["backend"]), str(options["engine"]))
         problems = ("made up",) if len(asked) == 3 else ()
         return made_up.result(cell, {"10 products": 2.0}, problems=problems)
 
-    monkeypatch.setattr(trials, "measure_elsewhere", elsewhere)
-    pairs = {
-        (name, engine) for name, engine in KNOWN if (name, engine) != (backend.name, backend.engine)
-    }
-    against = ",".join(f"{name}:{engine}" for name, engine in sorted(pairs))
+    monkeypatch.setattr(trials, "measure_elsewhere", measure_elsewhere)
+    contrasts = SUPPORTED_SIDES - {(backend.name, backend.engine)}
+    against = ",".join(f"{name}:{engine}" for name, engine in sorted(contrasts))
     result = parallel_core.run_eager_cpu(backend, size=8, rounds=1, budget=600.0, against=against)
-    sides = [f"{options['backend']} {options['engine']}" for options in asked]
-    assert len(sides) == len(KNOWN) - 1
-    assert f"{backend.name} {backend.engine}" not in sides
-    same = {
+
+    asked_sides = [(options["backend"], options["engine"]) for options in asked]
+    assert len(asked_sides) == len(contrasts)
+    assert set(asked_sides) == contrasts
+    options_of_all = {
         "devices": 3,
         "device-kind": "cpu",
         "threads": 1,
@@ -72,36 +80,43 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(
         "against": "none",
         "variant": (),
     }
-    assert all(same.items() <= options.items() for options in asked)
-    assert all(0 < options["budget"] < 600 for options in asked)
+    for options in asked:
+        assert options_of_all.items() <= options.items()
+        assert 0 < options["budget"] < 600
+
+    measured_sides = asked_sides[3:]
     assert [case.name for case in result.cases] == [
         "10 products",
-        *(f"10 products, {side}" for side in sides[3:]),
+        *(f"10 products, {name} {engine}" for name, engine in measured_sides),
     ]
-    for side in sides[3:]:
-        assert result.metrics[f"{side.replace(' ', '_')}_dispatch_fraction"] == pytest.approx(
-            0.1, rel=0.01
-        )
-    assert result.notes[0] == f"No contrast with {sides[0]} (+2): it is not installed"
-    assert not [note for note in result.notes[1:] if "contrast" in note]
+    for name, engine in measured_sides:
+        fraction = result.metrics[f"{name}_{engine}_dispatch_fraction"]
+        assert fraction == pytest.approx(0.1, rel=0.01)
+
+    first_refused = " ".join(asked_sides[0])
+    refusals, *other_notes = result.notes
+    assert refusals == f"No contrast with {first_refused} (+2): it is not installed"
+    assert not any("contrast" in note for note in other_notes)
     assert result.problems == ()
 
 
-@pytest.mark.parametrize(("engine", "seen"), [("sync", 0), ("async", 10)])
+@pytest.mark.parametrize(
+    ("engine", "unfinished", "code"), [("sync", 0, "not-queued"), ("async", 10, "queued")]
+)
 def test_a_contrast_answers_by_its_count(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, engine: str, seen: int
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, engine: str, unfinished: int, code: str
 ) -> None:
-    def elsewhere(experiment: str, _: Mapping[str, Any]) -> Result:
-        found = made_up.result(Cell(experiment, "torch", engine), {"10 products": 2.0})
-        counted = Counted(seen, 10, "torch's profiler", (seen,))
-        return replace(found, counts={"unfinished_at_return": counted})
+    def measure_elsewhere(experiment: str, _: Mapping[str, Any]) -> Result:
+        result = made_up.result(Cell(experiment, "torch", engine), {"10 products": 2.0})
+        counted = Counted(unfinished, 10, "torch's profiler", (unfinished,))
+        return replace(result, counts={"unfinished_at_return": counted})
 
-    monkeypatch.setattr(trials, "measure_elsewhere", elsewhere)
+    monkeypatch.setattr(trials, "measure_elsewhere", measure_elsewhere)
     against = f"torch:{engine}"
     result = parallel_core.run_eager_cpu(backend, size=8, rounds=2, budget=600.0, against=against)
     name = f"torch_{engine}_unfinished_at_return"
-    assert result.counts[name].count == seen
-    assert result.bands[name] == ("queued" if seen else "not-queued")
+    assert result.counts[name].count == unfinished
+    assert result.bands[name] == code
 
 
 @pytest.mark.usefixtures("in_process")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -15,33 +16,35 @@ from parallel_core.experiments.runner.formulas import interval_of
 from parallel_core.experiments.runner.tallies import repetition_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement import timing
+from parallel_core.measurement.confidence_intervals import Interval
 from tests.parallel_core.experiments.runner.pretended import case
 
 
 @pytest.mark.parametrize("devices", [2, 3])
-def test_both_compute_and_copy(
+def test_two_devices_compute_and_copy_to_each_other(
     load: Callable[[int], Backend], devices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    went, right = [], copying.copies_of
-    monkeypatch.setattr(
-        copying,
-        "copies_of",
-        lambda *args: went.append((str(args[5]), str(args[2]))) or right(*args),
-    )
+    routes: list[tuple[str, str]] = []
+    copies_of = copying.copies_of
+
+    def recorded_copies_of(*arguments: Any) -> Any:
+        target, source = arguments[2], arguments[5]
+        routes.append((str(source), str(target)))
+        return copies_of(*arguments)
+
+    monkeypatch.setattr(copying, "copies_of", recorded_copies_of)
     result = parallel_core.run_three_way(
         load(devices), size=32, products=5, copies=2, rounds=2, budget=600.0
     )
     *parts, together = result.cases
-    assert [part.name for part in parts] == [
-        "products on cpu:1",
-        "products on cpu:2",
-        "copies both ways",
-    ]
-    assert together.parts == tuple(part.name for part in parts)
-    added = sum(part.median for part in parts)
-    assert result.metrics["saved_fraction"] == pytest.approx((added - together.median) / added)
-    assert went == [("cpu:1", "cpu:2"), ("cpu:2", "cpu:1")]
+    part_names = [part.name for part in parts]
+    assert part_names == ["products on cpu:1", "products on cpu:2", "copies both ways"]
+    assert together.parts == tuple(part_names)
+    in_turn_seconds = sum(part.median for part in parts)
+    saved_fraction = (in_turn_seconds - together.median) / in_turn_seconds
+    assert result.metrics["saved_fraction"] == pytest.approx(saved_fraction)
     assert result.metrics["possible_on_cores_fraction"] <= result.metrics["possible_fraction"]
+    assert routes == [("cpu:1", "cpu:2"), ("cpu:2", "cpu:1")]
 
 
 def test_the_cores_work_in_rounds_that_count(
@@ -51,39 +54,63 @@ def test_the_cores_work_in_rounds_that_count(
     # else not at all.
     monkeypatch.setattr(timing, "_quietest", lambda *_: [0])
     calls = count()
-    monkeypatch.setattr(three_way, "process_time", lambda: 1000.0 * min(max(next(calls) - 6, 0), 6))
-    found = parallel_core.run_three_way(
+
+    def process_time() -> float:
+        calls_of_rounds = next(calls) - 6
+        return 1000.0 * min(max(calls_of_rounds, 0), 6)
+
+    monkeypatch.setattr(three_way, "process_time", process_time)
+    metrics = parallel_core.run_three_way(
         load(2), size=32, products=5, copies=2, rounds=3, budget=600.0
     ).metrics
-    assert found["possible_on_cores_fraction"] < 0 < found["possible_fraction"]
+    assert metrics["possible_on_cores_fraction"] < 0 < metrics["possible_fraction"]
+
+
+def estimate(interval: Interval | None) -> float:
+    """Return the estimate of an interval, which must have been measured."""
+    assert interval is not None
+    return interval.estimate
 
 
 def test_what_can_be_saved_is_bounded_by_the_longest_part_and_by_the_cores() -> None:
-    cases = {name: case(name, 1.0, 1.0, 1.0) for name in ("a", "b", "c")}
-    cases |= {"all at once": case("all at once", 1.5, 1.5, 1.5, parts=tuple(cases))}
-    found = [three_way.SAVED.measured(cases), three_way.POSSIBLE.measured(cases)]
-    found += [
-        interval_of(partial(three_way.possible, on_cores=share), cases) for share in (0.5, 0.1)
-    ]
-    assert [one and one.estimate for one in found] == pytest.approx([0.5, 2 / 3, 0.5, 2 / 3])
+    parts = {name: case(name, 1.0, 1.0, 1.0) for name in ("a", "b", "c")}
+    together = case("all at once", 1.5, 1.5, 1.5, parts=tuple(parts))
+    cases = {**parts, together.name: together}
+
+    def possible_on_cores(share: float) -> Interval | None:
+        return interval_of(partial(three_way.possible, on_cores=share), cases)
+
+    # One part of three is 1/3 of the time, and 1.5 s of 3 s are half of it.
+    assert estimate(three_way.SAVED.measured(cases)) == pytest.approx(0.5)
+    assert estimate(three_way.POSSIBLE.measured(cases)) == pytest.approx(2 / 3)
+    assert estimate(possible_on_cores(0.5)) == pytest.approx(0.5)
+    assert estimate(possible_on_cores(0.1)) == pytest.approx(2 / 3)
 
 
 def test_earlier_results_travel_to_the_other_device(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    went: list[tuple[object, object]] = []
+    copied_to: list[tuple[object, object]] = []
+
+    def record_copy(*arguments: object) -> None:
+        result, device = arguments[3], arguments[4]
+        copied_to.append((result, device))
+
     monkeypatch.setattr(workloads, "multiplied", lambda *_: [])
-    monkeypatch.setattr(copying, "copy_in_turn", lambda *args: went.append((args[3], args[4])))
-    results, buffers = [["first"] * 50, ["second"] * 50], [[None] * 50, [None] * 50]
+    monkeypatch.setattr(copying, "copy_in_turn", record_copy)
+    results = [["first"] * 50, ["second"] * 50]
+    buffers = [[None] * 50, [None] * 50]
     three_way.all_at_once(Trial(backend, {}), [None, None], results, buffers, 1)
-    assert went == [("first", backend.devices[1]), ("second", backend.devices[0])] * 50
+    assert copied_to == [("first", backend.devices[1]), ("second", backend.devices[0])] * 50
 
 
 def computed(device: str, start: int, end: int, queue: str = "compute") -> Span:
+    """Return a multiplication on a device."""
     return Span("matmul", "compute", device, queue, start, end)
 
 
 def copied(device: str, start: int, end: int, name: str = "copy") -> Span:
+    """Return a copy to a device."""
     return Span(name, "copy", device, "copy", start, end)
 
 
@@ -96,19 +123,31 @@ def with_calls(*spans: Span) -> list[Span]:
 
 def test_a_multiplication_counts_if_both_directions_were_copied_during_a_moment_of_it() -> None:
     # The second multiplication of each device runs while one direction is copied after the other.
-    products = [computed(device, at, at + 10) for device in ("cpu:1", "cpu:2") for at in (0, 10)]
+    products = [
+        computed("cpu:1", 0, 10),
+        computed("cpu:1", 10, 20),
+        computed("cpu:2", 0, 10),
+        computed("cpu:2", 10, 20),
+    ]
     there = [copied("cpu:2", 2, 6), copied("cpu:2", 10, 14)]
     back = [copied("cpu:1", 5, 9), copied("cpu:1", 14, 18)]
-    tally = three_way.computed_while_copied_both_ways
-    assert tally(repetition_of(with_calls(*products, *there, *back))) == (2, 4)
-    assert tally(repetition_of(with_calls(*products, *there))) == (0, 4)
+
+    def tally(*spans: Span) -> tuple[int, int]:
+        return three_way.computed_while_copied_both_ways(repetition_of(with_calls(*spans)))
+
+    assert tally(*products, *there, *back) == (2, 4)
+    assert tally(*products, *there) == (0, 4)
     # Copies of one direction by two workers are one direction.
-    assert tally(repetition_of(with_calls(*products, *there, copied("cpu:2", 5, 9)))) == (0, 4)
+    assert tally(*products, *there, copied("cpu:2", 5, 9)) == (0, 4)
     # Both directions are copied when all is computed.
-    late = [copied("cpu:2", 20, 24), copied("cpu:1", 22, 26)]
-    assert tally(repetition_of(with_calls(*products, *late))) == (0, 4)
-    # A profiler that leaves out copies, or records them twice, is no witness.
-    recorded = with_calls(*products, *there, *back)
+    assert tally(*products, copied("cpu:2", 20, 24), copied("cpu:1", 22, 26)) == (0, 4)
+
+
+def test_a_profiler_that_leaves_out_copies_or_records_them_twice_is_no_witness() -> None:
+    copy_there, copy_back = copied("cpu:2", 2, 6), copied("cpu:1", 5, 9)
+    recorded = with_calls(computed("cpu:1", 0, 10), copy_there, copy_back)
+    tally = three_way.computed_while_copied_both_ways
+    assert tally(repetition_of(recorded)).of == 1
     assert tally(repetition_of(recorded[:-1])).of == 0
     assert tally(repetition_of([*recorded, copied("cpu:1", 18, 19)])).of == 0
 
@@ -121,6 +160,7 @@ def test_a_gpu_s_directions_have_names() -> None:
 
 
 def test_a_long_copy_meets_all_that_go_the_other_way_meanwhile() -> None:
-    long, short = copied("cpu:2", 0, 100), [copied("cpu:1", at, at + 5) for at in (10, 50, 98)]
-    moments = three_way.moments_of_both_ways([long, *short])
+    long_copy = copied("cpu:2", 0, 100)
+    short_copies = [copied("cpu:1", start, start + 5) for start in (10, 50, 98)]
+    moments = three_way.moments_of_both_ways([long_copy, *short_copies])
     assert moments == [(10, 15), (50, 55), (98, 100)]

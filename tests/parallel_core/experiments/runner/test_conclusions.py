@@ -27,40 +27,53 @@ HALF = Metric(
 PART, WHOLE = case("part", 1.0, 1.01, 0.99), case("whole", 2.0, 2.02, 1.98, parts=("part",))
 TOO_FAST = case("whole", 0.5, 0.51, 0.49, parts=("part",))
 ALWAYS = Change(lambda _: True, "Anything would.")
+BUSY = MachineWatch(10.0, 2.0, 0.5, 0.0, None, None, None)
+"""On a busy machine, of whose cores other programs held half."""
 
 
 def read_again(result: Result) -> Result:
+    """Return a result after it was written as JSON."""
     return Result.from_json(json.loads(json.dumps(result.as_json(), allow_nan=False)))
 
 
+def answer_of(result: Result) -> Answer:
+    """Return a result's answer, which it must have."""
+    assert result.answer is not None
+    return result.answer
+
+
 def test_a_result_has_its_metrics_bands_and_an_answer_and_is_read_again() -> None:
-    result = pretended(
-        trial(PART, WHOLE), HALF, Metric("plain", lambda times: times["whole"]), changes=(ALWAYS,)
-    )
+    plain = Metric("plain", lambda times: times["whole"])
+    result = pretended(trial(PART, WHOLE), HALF, plain, changes=(ALWAYS,))
     assert result.metrics == {"half": 0.5, "plain": 2.0}
     assert result.bands == {"half": "half"}
     assert result.metric_intervals.keys() == {"half", "plain"}
-    assert result.answer is not None
-    assert (len(result.answer.sentences), result.answer.would_change) == (1, "Anything would.")
-    assert result.explanation == result.answer.sentences[0]
+    answer = answer_of(result)
+    assert len(answer.sentences) == 1
+    assert answer.would_change == "Anything would."
+    assert result.explanation == answer.sentences[0]
     read = read_again(result)
-    assert (read.bands, read.metric_intervals, read.answer) == (
-        result.bands,
-        result.metric_intervals,
-        result.answer,
-    )
+    assert read.bands == result.bands
+    assert read.metric_intervals == result.metric_intervals
+    assert read.answer == result.answer
     assert read.parameters == {"rounds": 3, "budget": 600.0}
-    before = {**result.as_json(), "schema": 1}
-    del before["bands"]
-    assert Result.from_json(before).bands == {}
+
+
+def test_a_result_of_the_first_schema_has_no_bands_and_one_of_a_later_schema_is_refused() -> None:
+    first_schema = {**pretended(trial(PART, WHOLE), HALF).as_json(), "schema": 1}
+    del first_schema["bands"]
+    assert Result.from_json(first_schema).bands == {}
     with pytest.raises(ValueError, match="schema 3"):
-        Result.from_json({**before, "schema": 3})
+        Result.from_json({**first_schema, "schema": 3})
 
 
 def test_a_metric_whose_cases_are_missing_is_missing_and_one_of_a_single_round_is_open() -> None:
     assert pretended(trial(PART), HALF).metrics == {}
-    once = pretended(trial(case("part", 1.0), case("whole", 2.0), rounds=1), HALF)
-    assert (once.metrics, once.metric_intervals, once.bands) == ({"half": 0.5}, {}, {"half": None})
+    single_round = trial(case("part", 1.0), case("whole", 2.0), rounds=1)
+    result = pretended(single_round, HALF)
+    assert result.metrics == {"half": 0.5}
+    assert result.metric_intervals == {}
+    assert result.bands == {"half": None}
 
 
 def test_wrong_values_and_other_problems_invalidate_and_no_machine_excuses_them() -> None:
@@ -69,77 +82,84 @@ def test_wrong_values_and_other_problems_invalidate_and_no_machine_excuses_them(
         wrong.errors["sums"] = error
         return pretended(wrong, HALF)
 
-    found = with_error(2e-4)
-    assert "sums differ from NumPy's by 2.0e-04" in found.problems[0]
-    assert found.checks["max_relative_error"] == 2e-4
-    assert not found.is_merely_disturbed
-    assert found.explanation.startswith("No answer")
+    wrong = with_error(2e-4)
+    assert "sums differ from NumPy's by 2.0e-04" in wrong.problems[0]
+    assert wrong.checks["max_relative_error"] == 2e-4
+    assert not wrong.is_merely_disturbed
+    assert wrong.explanation.startswith("No answer")
     assert len(with_error(math.nan).problems) == 1
-    both = with_error(2e-4, TOO_FAST)
-    assert (len(both.problems), len(both.disturbances), both.is_merely_disturbed) == (2, 1, False)
-    assert both.answer == found.answer
+    wrong_and_too_fast = with_error(2e-4, TOO_FAST)
+    assert len(wrong_and_too_fast.problems) == 2
+    assert len(wrong_and_too_fast.disturbances) == 1
+    assert not wrong_and_too_fast.is_merely_disturbed
+    assert wrong_and_too_fast.answer == wrong.answer
 
 
 def test_a_whole_that_is_faster_than_its_part_is_a_disturbance() -> None:
-    found = pretended(trial(PART, TOO_FAST), HALF)
-    assert found.is_merely_disturbed
-    assert found.explanation.startswith("No verdict")
-    assert read_again(found).disturbances == found.problems
+    result = pretended(trial(PART, TOO_FAST), HALF)
+    assert result.is_merely_disturbed
+    assert result.explanation.startswith("No verdict")
+    assert read_again(result).disturbances == result.problems
 
 
 def test_more_than_is_possible_is_noted_within_the_noise_and_invalid_beyond() -> None:
-    def limited(speedup: float) -> Result:
-        given = trial(PART)
-        given.found("speedup", Interval(speedup, 0.95 * speedup, 1.05 * speedup))
-        return pretended(
-            given, Metric("speedup", at_most=lambda result: len(result.backend["devices"]))
-        )
+    of_two_devices = Metric("speedup", at_most=lambda result: len(result.backend["devices"]))
 
-    within, beyond = limited(2.06), limited(2.6)
-    assert (len(within.notes), within.problems) == (1, ())
-    assert (beyond.notes, len(beyond.problems)) == ((), 1)
+    def with_speedup(speedup: float) -> Result:
+        timed = trial(PART)
+        timed.found("speedup", Interval(speedup, 0.95 * speedup, 1.05 * speedup))
+        return pretended(timed, of_two_devices)
+
+    within = with_speedup(2.06)
+    assert len(within.notes) == 1
+    assert within.problems == ()
+    beyond = with_speedup(2.6)
+    assert beyond.notes == ()
+    assert len(beyond.problems) == 1
     assert beyond.problems == beyond.disturbances
-    assert limited(1.9).notes == ()
+    assert with_speedup(1.9).notes == ()
 
 
-@pytest.mark.parametrize(("share", "judged"), [(0.0, True), (0.1, True), (0.5, False)])
+@pytest.mark.parametrize(("others_share", "has_verdict"), [(0.0, True), (0.1, True), (0.5, False)])
 def test_there_is_no_verdict_if_others_took_so_much_that_every_figure_is_open(
-    share: float, judged: bool
+    others_share: float, has_verdict: bool
 ) -> None:
-    watch = MachineWatch(10.0, 2.0, share, 0.0, None, None, None)
-    timed = [replace(one, watch=watch) for one in (PART, WHOLE)]
+    watch = replace(BUSY, others_share=others_share)
+    timed = [replace(PART, watch=watch), replace(WHOLE, watch=watch)]
     noted = trial(*timed)
     noted.notes.append("Noted.")
-    found = pretended(noted, HALF)
-    assert found.explanation.startswith("No verdict") != judged
-    assert found.notes == (("Noted.",) if judged else ())
-    assert found.has_verdict == judged
-    assert (found.problems, found.machine_watch) == ((), watch)
+    result = pretended(noted, HALF)
+    assert result.explanation.startswith("No verdict") != has_verdict
+    assert result.notes == (("Noted.",) if has_verdict else ())
+    assert result.has_verdict == has_verdict
+    assert result.problems == ()
+    assert result.machine_watch == watch
+    read = read_again(result)
+    assert read.machine_watch == watch
+    assert read.cases[0].watch == watch
     # What is decided is said on a busy machine, too.
-    decided = replace(
-        HALF, name="decided", bands=(Band(LOWEST, "some", "Some"), Band(2.0, "more", "More"))
-    )
+    wide_bands = (Band(LOWEST, "some", "Some"), Band(2.0, "more", "More"))
+    decided = replace(HALF, name="decided", bands=wide_bands)
     both = pretended(trial(*timed), HALF, decided)
     assert both.has_verdict
-    assert both.bands == {"half": "half" if judged else None, "decided": "some"}
-    assert both.answer and len(both.answer.sentences) == 2  # noqa: PT018
-    read = read_again(found)
-    assert read.machine_watch == watch == read.cases[0].watch
+    assert both.bands == {"half": "half" if has_verdict else None, "decided": "some"}
+    assert len(answer_of(both).sentences) == 2
 
 
 def test_what_lies_between_two_answers_is_a_verdict_on_a_busy_machine_too() -> None:
-    watch = MachineWatch(10.0, 2.0, 0.5, 0.0, None, None, None)
-    rule = Change(lambda found: found.is_in("figure", "less", "half"), "Both.")
+    figure = replace(HALF, name="figure", formula=None)
+    less_or_half = Change(lambda result: result.is_in("figure", "less", "half"), "Both.")
 
-    def found(*interval: float) -> Result:
-        made = trial(replace(PART, watch=watch))
-        made.found("figure", Interval(*interval))
-        figure = replace(HALF, name="figure", formula=None)
-        return pretended(made, figure, changes=(rule, LESS_NOISE))
+    def with_figure(interval: Interval) -> Result:
+        timed = trial(replace(PART, watch=BUSY))
+        timed.found("figure", interval)
+        return pretended(timed, figure, changes=(less_or_half, LESS_NOISE))
 
-    between, open_to_none = found(0.4, 0.3, 0.5), found(0.8, 0.5, 1.1)
-    assert (between.has_verdict, between.bands) == (True, {"figure": None})
+    between = with_figure(Interval(0.4, 0.3, 0.5))
+    assert between.has_verdict
+    assert between.bands == {"figure": None}
     assert between.answer == Answer(("Less, or half: 0.40 (0.30–0.50).",), "Both.")
+    open_to_none = with_figure(Interval(0.8, 0.5, 1.1))
     assert not open_to_none.has_verdict
     assert open_to_none.bands == {"figure": None}
 
@@ -154,68 +174,69 @@ ORDER = Count(
 )
 
 
-@pytest.mark.parametrize("whole", [WHOLE, TOO_FAST])
-def test_a_count_answers_first_and_alone_where_the_clock_says_nothing(whole: Case) -> None:
-    busy = MachineWatch(10.0, 2.0, 0.5, 0.0, None, None, None)
-    counted = {"order": Counted(9, 10, "torch's profiler", (9, 10))}
+@pytest.mark.parametrize("whole", [WHOLE, TOO_FAST], ids=["disturbed", "too-fast"])
+def test_a_count_answers_before_the_clock_on_a_quiet_and_on_a_busy_machine(whole: Case) -> None:
+    counts = {"order": Counted(9, 10, "torch's profiler", (9, 10))}
 
     def answered(*cases: Case) -> Result:
-        made = trial(*cases)
-        made.counts = counted
-        return conclude("any", made, (HALF,), (ALWAYS,), counts=(ORDER,))
+        timed = trial(*cases)
+        timed.counts = counts
+        return conclude("any", timed, (HALF,), (ALWAYS,), counts=(ORDER,))
+
+    def assert_count_comes_first(result: Result) -> None:
+        by_count, by_clock = answer_of(result).sentences
+        assert by_count.startswith("Yes: 9 of 10")
+        assert by_clock.startswith("By the clock")
 
     quiet = answered(PART, WHOLE)
     assert quiet.bands == {"order": "some", "half": "half"}
-    assert quiet.answer is not None
-    assert [sentence[:12] for sentence in quiet.answer.sentences] == [
-        "Yes: 9 of 10",
-        "By the clock",
-    ]
-    disturbed = answered(*(replace(one, watch=busy) for one in (PART, whole)))
-    assert disturbed.answer is not None
-    assert [sentence[:12] for sentence in disturbed.answer.sentences] == [
-        "Yes: 9 of 10",
-        "By the clock",
-    ]
-    assert read_again(disturbed).counts == counted
+    assert_count_comes_first(quiet)
+    busy = answered(replace(PART, watch=BUSY), replace(whole, watch=BUSY))
+    assert_count_comes_first(busy)
+    assert read_again(busy).counts == counts
 
 
 def test_counts_that_mean_the_same_share_a_sentence() -> None:
-    counts = [replace(ORDER, name=name, counted=name) for name in ("first", "second", "third")]
-    made = trial(PART, WHOLE)
-    made.counts = {
-        name: Counted(seen, 10, "torch's profiler", (seen,))
-        for name, seen in {"first": 9, "second": 0, "third": 8}.items()
+    seen_of_ten = {"first": 9, "second": 0, "third": 8}
+    timed = trial(PART, WHOLE)
+    timed.counts = {
+        name: Counted(seen, 10, "torch's profiler", (seen,)) for name, seen in seen_of_ten.items()
     }
-    answer = conclude("any", made, (HALF,), (ALWAYS,), counts=counts).answer
-    assert answer is not None
+    counts = [replace(ORDER, name=name, counted=name) for name in seen_of_ten]
+    answer = answer_of(conclude("any", timed, (HALF,), (ALWAYS,), counts=counts))
     assert answer.sentences[:2] == ("Yes: 9 of 10 first; 8 of 10 third.", "No: 0 of 10 second.")
 
 
 def test_too_few_rounds_are_told() -> None:
-    def noted(rounds: int, wanted: int, budget: float = 2.0) -> int:
+    def notes_of(rounds: int, wanted: int, budget: float = 2.0) -> int:
+        """Return how many notes a trial has that timed fewer or as many rounds as were wanted."""
         timed = Case("any", (1.0,) * rounds, (1.0,) * rounds)
         return len(pretended(trial(timed, rounds=wanted, budget=budget)).notes)
 
-    assert (noted(1, 5), noted(3, 5), noted(1, 1), noted(1, 5, math.inf)) == (1, 0, 0, 0)
+    assert notes_of(rounds=1, wanted=5) == 1
+    assert notes_of(rounds=3, wanted=5) == 0
+    assert notes_of(rounds=1, wanted=1) == 0
+    assert notes_of(rounds=1, wanted=5, budget=math.inf) == 0
 
 
 def test_the_first_rule_that_applies_says_what_would_change_it() -> None:
-    rules = (LESS_NOISE, with_queue("it should"), ALWAYS)
+    noisy_part = case("part", 1.0, 1.4, 0.6)
     # NumPy is the backend, which has no engine with a queue.
-    for part, option in ((PART, "--backend torch"), (case("part", 1.0, 1.4, 0.6), "--rounds")):
-        answer = pretended(trial(part, WHOLE), HALF, changes=rules).answer
-        assert isinstance(answer, Answer)
+    for part, option in ((PART, "--backend torch"), (noisy_part, "--rounds")):
+        rules = (LESS_NOISE, with_queue("it should"), ALWAYS)
+        answer = answer_of(pretended(trial(part, WHOLE), HALF, changes=rules))
+        without_rules = answer_of(pretended(trial(part, WHOLE), HALF))
         assert option in answer.would_change
-        assert pretended(trial(part, WHOLE), HALF).answer == replace(answer, would_change="")
+        assert without_rules == replace(answer, would_change="")
 
 
 def test_curves_are_series_over_all_their_points() -> None:
-    made = trial(PART)
-    made.points = {"one": {1.0: 0.1, 4.0: 0.4}, "other": {4.0: 0.8}}
+    timed = trial(PART)
+    timed.points = {"star": {1.0: 0.1, 4.0: 0.4}, "ring": {4.0: 0.8}}
     curves = Curves(over="size", quantity="seconds", x_title="", y_title="")
-    series = pretended(made, curves=curves).series
+    series = pretended(timed, curves=curves).series
     assert series["size"] == (1.0, 4.0)
-    assert series["seconds one"] == (0.1, 0.4)
-    assert math.isnan(series["seconds other"][0])
-    assert series["seconds other"][1] == 0.8
+    assert series["seconds star"] == (0.1, 0.4)
+    ring_at_1, ring_at_4 = series["seconds ring"]
+    assert math.isnan(ring_at_1)
+    assert ring_at_4 == 0.8

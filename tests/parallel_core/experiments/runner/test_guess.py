@@ -23,22 +23,25 @@ POSITIVE = st.floats(1e-6, 1e6)
 SPEEDUP = EXPERIMENTS["parallel"].metrics[0]
 
 
-def measured(low: float, high: float, name: str = "speedup", **changed: Any) -> Result:
-    """Return a result with one figure in the middle of its bounds."""
-    middle = replace(TIMED, metrics={name: (low + high) / 2}, metric_intervals={name: (low, high)})
-    return replace(middle, **changed)
+def measured(low: float, high: float, name: str = "speedup", **changes: Any) -> Result:
+    """Return a result with a figure in the middle of its bounds."""
+    figure = (low + high) / 2
+    result = replace(TIMED, metrics={name: figure}, metric_intervals={name: (low, high)})
+    return replace(result, **changes)
 
 
 def metric(name: str = "speedup", limits: tuple[float, float] = ANY) -> Metric:
+    """Return a metric whose values lie between limits."""
     return Metric(name, limits=limits)
 
 
-def judged(guess: float, low: float, high: float, name: str = "speedup", **changed: Any) -> Guess:
-    return judge(guess, metric(name), measured(low, high, name, **changed))
+def judged(guess: float, low: float, high: float, name: str = "speedup", **changes: Any) -> Guess:
+    """Return the judgement of a guess where a figure between two bounds was measured."""
+    return judge(guess, metric(name), measured(low, high, name, **changes))
 
 
 @pytest.mark.parametrize(
-    ("of", "guess", "low", "high", "judgement"),
+    ("guessed_metric", "guess", "low", "high", "judgement"),
     [
         (SPEEDUP, 1.9, 1.95, 1.99, "too low"),
         (SPEEDUP, 1.0, 1.95, 1.99, "too low"),
@@ -48,7 +51,7 @@ def judged(guess: float, low: float, high: float, name: str = "speedup", **chang
         (SPEEDUP, 1.0, 1.1, 1.3, "too low"),
         (SPEEDUP, 1.7, 1.5, 1.9, "within"),
         (metric(), 2.0, 1.0, 3.0, "within"),
-        # Nothing else is possible.
+        # Every possible value lies in the interval, which therefore decides nothing.
         (metric("share", (-1.0, 1.0)), 0.5, -7.0, 13.0, "open"),
         (metric("share", (-1.0, 1.0)), 0.5, -0.9, 13.0, "within"),
         (SPEEDUP, 1.7, 0.0, 2.5, "open"),
@@ -56,82 +59,87 @@ def judged(guess: float, low: float, high: float, name: str = "speedup", **chang
     ],
 )
 def test_a_guess_of_a_figure_is_judged_by_the_interval(
-    of: Metric, guess: float, low: float, high: float, judgement: str
+    guessed_metric: Metric, guess: float, low: float, high: float, judgement: str
 ) -> None:
-    assert judge(guess, of, measured(low, high, of.name)).judgement == judgement
+    result = measured(low, high, guessed_metric.name)
+    assert judge(guess, guessed_metric, result).judgement == judgement
 
 
-@given(NUMBERS, NUMBERS, NUMBERS, POSITIVE)
+@given(
+    bounds=st.lists(NUMBERS, min_size=2, max_size=2).map(sorted), guess=NUMBERS, distance=POSITIVE
+)
 def test_the_interval_decides_in_both_directions(
-    one: float, other: float, guess: float, distance: float
+    bounds: list[float], guess: float, distance: float
 ) -> None:
-    low, high = sorted((one, other))
-    there, back = judged(guess, low, high).judgement, judged(-guess, -high, -low).judgement
-    assert back == {"too low": "too high", "too high": "too low"}.get(there, there)
-    assert (there == "within") == (low <= guess <= high)
-    # Far outside it is judged however wide the interval is.
+    low, high = bounds
+    judgement = judged(guess, low, high).judgement
+    assert (judgement == "within") == (low <= guess <= high)
+    mirrored = {"too low": "too high", "too high": "too low", "within": "within", "open": "open"}
+    assert judged(-guess, -high, -low).judgement == mirrored[judgement]
+    # A guess far outside is judged however wide the interval is.
     far = 1e-2 * max(1.0, abs(low) + high - low) + distance
-    assert [judged(at, low, high).judgement for at in (low - far, high + far)] == [
-        "too low",
-        "too high",
-    ]
+    assert judged(low - far, low, high).judgement == "too low"
+    assert judged(high + far, low, high).judgement == "too high"
 
 
 @pytest.mark.parametrize(
-    ("changed", "why"),
+    ("changes", "reason"),
     [
         ({"metric_intervals": {}}, "one run does not say how well this is known"),
         ({"problems": ("sums differ",)}, "sums differ"),
         ({"metrics": {"speedup": math.nan}}, "did not find this figure"),
     ],
 )
-def test_nothing_is_said_without_an_interval_or_of_an_invalid_result(
-    changed: dict[str, Any], why: str
+def test_a_guess_stays_open_without_an_interval_and_with_an_invalid_result(
+    changes: dict[str, Any], reason: str
 ) -> None:
-    guess = judged(5.0, 1.0, 1.2, **changed)
+    guess = judged(5.0, 1.0, 1.2, **changes)
     assert guess.judgement == "open"
-    assert why in guess.sentence
+    assert reason in guess.sentence
 
 
 def test_a_guess_outside_the_interval_says_whether_it_means_the_same() -> None:
     result = measured(1.95, 1.99, SPEEDUP.name)
-    low, same_band, high_same_band = (judge(at, SPEEDUP, result) for at in (1.0, 1.9, 2.0))
-    assert low.reason == "your guess is too low"
-    assert same_band.reason == "your guess is too low, but means the same"
-    assert high_same_band.reason == "your guess is too high, but means the same"
+    serial = judge(1.0, SPEEDUP, result)
+    assert serial.reason == "your guess is too low"
+    low_of_same_band = judge(1.9, SPEEDUP, result)
+    assert low_of_same_band.reason == "your guess is too low, but means the same"
+    high_of_same_band = judge(2.0, SPEEDUP, result)
+    assert high_of_same_band.reason == "your guess is too high, but means the same"
 
 
 BESIDE = EXPERIMENTS["parallel"].counts[0]
 
 
-def counted(seen: int, of: int, **changed: Any) -> Result:
-    """Return a result with a count."""
-    counts = {BESIDE.name: Counted(seen, of, "a test", (seen,))}
-    return replace(TIMED, **{"counts": counts, "problems": (), **changed})
+def counted(beside: int, of: int, **changes: Any) -> Result:
+    """Return a result in which `beside` of `of` computations ran beside another device."""
+    counts = {BESIDE.name: Counted(beside, of, "a test", (beside,))}
+    return replace(TIMED, **{"counts": counts, "problems": (), **changes})
 
 
 @pytest.mark.parametrize(
-    ("guess", "seen", "of", "judgement"),
+    ("guess", "counted_beside", "judgement"),
     [
-        # It is right if it means the same, of however many things.
-        (Tally(25, 25), 24, 25, "within"),
-        (Tally(10, 10), 24, 25, "within"),
-        (Tally(10, 10), 1, 25, "too high"),
-        (Tally(0, 10), 1, 25, "within"),
-        (Tally(0, 10), 10, 25, "too low"),
-        (Tally(5, 10), 24, 25, "too low"),
+        # A guess is right if it means the same, of however many things.
+        (Tally(25, 25), 24, "within"),
+        (Tally(10, 10), 24, "within"),
+        (Tally(10, 10), 1, "too high"),
+        (Tally(0, 10), 1, "within"),
+        (Tally(0, 10), 10, "too low"),
+        (Tally(5, 10), 24, "too low"),
     ],
 )
 def test_a_guess_of_a_count_is_judged_by_its_share(
-    guess: Tally, seen: int, of: int, judgement: str
+    guess: Tally, counted_beside: int, judgement: str
 ) -> None:
-    assert judge(guess, BESIDE, counted(seen, of)).judgement == judgement
+    result = counted(counted_beside, 25)
+    assert judge(guess, BESIDE, result).judgement == judgement
     # Times that cannot be true leave order as it is.
-    impossible = {"problems": ("too fast",), "disturbances": ("too fast",)}
-    assert judge(guess, BESIDE, counted(seen, of, **impossible)).judgement == judgement
+    impossible = replace(result, problems=("too fast",), disturbances=("too fast",))
+    assert judge(guess, BESIDE, impossible).judgement == judgement
 
 
-def test_a_guess_of_a_count_is_told_with_it_and_open_only_of_nothing_or_of_wrong_values() -> None:
+def test_a_guess_of_a_count_is_told_with_the_count() -> None:
     guess = judge(Tally(10, 10), BESIDE, counted(24, 25))
     assert guess.sentence == "You guessed 10 of 10; counted 24 of 25: your guess is right."
     assert guess.as_json() == {
@@ -141,8 +149,13 @@ def test_a_guess_of_a_count_is_told_with_it_and_open_only_of_nothing_or_of_wrong
         "judgement": "within",
         "reason": "your guess is right",
     }
-    for result in (counted(24, 25, counts={}), counted(24, 25, problems=("values differ",))):
-        assert judge(Tally(10, 10), BESIDE, result).judgement == "open"
+
+
+def test_a_guess_of_a_count_is_open_if_nothing_was_counted_or_values_are_wrong() -> None:
+    uncounted = counted(24, 25, counts={})
+    wrong = counted(24, 25, problems=("values differ",))
+    assert judge(Tally(10, 10), BESIDE, uncounted).judgement == "open"
+    assert judge(Tally(10, 10), BESIDE, wrong).judgement == "open"
 
 
 @pytest.mark.parametrize(
@@ -159,28 +172,29 @@ def test_what_is_no_guess_gets_one_line(text: str) -> None:
         read_guess(text)
 
 
-def test_the_sentence_has_guess_and_interval_in_the_figure_s_unit_on_a_busy_machine_too() -> None:
-    assert (
-        judged(0.5, 0.9, 0.96).sentence
-        == "You guessed 0.5; measured 0.93 (0.90–0.96): your guess is too low."
+def test_the_sentence_has_guess_and_interval_in_the_figure_s_unit() -> None:
+    speedup = judged(0.5, 0.9, 0.96)
+    assert speedup.sentence == (
+        "You guessed 0.5; measured 0.93 (0.90–0.96): your guess is too low."
     )
-    slow = judged(1e-6, 2e-4, 4e-4, "sum_seconds")
-    assert (
-        slow.sentence
-        == "You guessed 1.00 μs; measured 300 μs (200 μs … 400 μs): your guess is too low."
+    sum_seconds = judged(1e-6, 2e-4, 4e-4, "sum_seconds")
+    assert sum_seconds.sentence == (
+        "You guessed 1.00 μs; measured 300 μs (200 μs … 400 μs): your guess is too low."
     )
-    as_json = {
+    assert sum_seconds.as_json() == {
         "metric": "sum_seconds",
         "value": 1e-6,
         "judgement": "too low",
         "reason": "your guess is too low",
     }
-    assert slow.as_json() == as_json
+
+
+def test_a_guess_is_judged_on_a_busy_machine_too() -> None:
     busy = MachineWatch(10.0, 2.0, 0.9, 0.0, 0.0, None, None)
     assert judged(5.0, 1.0, 1.2, machine_watch=busy).judgement == "too high"
     for guess, reason in ((6, "right"), (5, "too low")):
-        sentence = judged(guess, 6.0, 6.0, "layer_waits", machine_watch=busy).sentence
-        assert sentence == f"You guessed {guess}; measured 6: your guess is {reason}."
+        layer_waits = judged(guess, 6.0, 6.0, "layer_waits", machine_watch=busy)
+        assert layer_waits.sentence == f"You guessed {guess}; measured 6: your guess is {reason}."
 
 
 @pytest.mark.parametrize("value", ["0.5", None, True, math.nan, math.inf, [1], 1j])
@@ -189,15 +203,18 @@ def test_a_guess_that_is_no_number_gets_one_line(value: object) -> None:
         check_guess(value, metric())
 
 
-def test_an_impossible_guess_and_an_unknown_metric_get_one_line_that_says_what_is_possible() -> (
-    None
-):
-    with pytest.raises(
-        RequestError, match=r"^share cannot be 1\.4: guess a number between 0 and 1$"
-    ):
-        check_guess(1.4, metric("share", (0.0, 1.0)))
-    with pytest.raises(RequestError, match=r"^speedup cannot be -2: guess a number of at least 0$"):
-        check_guess(-2, metric(limits=(0.0, math.inf)))
-    assert check_guess(1, metric("share", (0.0, 1.0))) == 1.0
-    with pytest.raises(RequestError, match=r"^unknown metric of .+ 'share' \(known: speedup\)$"):
+def test_an_impossible_guess_gets_one_line_that_says_what_is_possible() -> None:
+    share, speedup = metric("share", (0.0, 1.0)), metric(limits=(0.0, math.inf))
+    between = r"^share cannot be 1\.4: guess a number between 0 and 1$"
+    with pytest.raises(RequestError, match=between):
+        check_guess(1.4, share)
+    at_least = r"^speedup cannot be -2: guess a number of at least 0$"
+    with pytest.raises(RequestError, match=at_least):
+        check_guess(-2, speedup)
+    assert check_guess(1, share) == 1.0
+
+
+def test_a_guess_of_a_metric_that_a_result_lacks_gets_one_line_that_says_what_it_has() -> None:
+    unknown = r"^unknown metric of .+ 'share' \(known: speedup\)$"
+    with pytest.raises(RequestError, match=unknown):
         judge(1.0, metric("share"), measured(1.0, 1.2))

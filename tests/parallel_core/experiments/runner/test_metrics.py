@@ -32,50 +32,55 @@ from tests.parallel_core.experiments.runner.pretended import case
 
 HALF = Metric("half", lambda times: times["part"] / times["whole"])
 CASES = {
-    one.name: one
-    for one in (case("part", 1.0, 1.1, 0.9), case("whole", 2.0, 2.2, 1.8), case("other", 9, 1, 5))
+    "part": case("part", 1.0, 1.1, 0.9),
+    "whole": case("whole", 2.0, 2.2, 1.8),
+    "other": case("other", 9, 1, 5),
 }
+BANDED_METRICS = [
+    metric for experiment in EXPERIMENTS.values() for metric in experiment.metrics if metric.bands
+]
 
 
-def on(engine: str = "async", devices: int = 2, **parameters: object) -> Result:
-    found = result(parallel("torch", engine), {"any": 1.0})
-    backend = {**found.backend, "devices": [f"cpu:{number}" for number in range(1, devices + 1)]}
-    # With two cores for three parts a third can be saved.
-    metrics = {**found.metrics, "possible_on_cores_fraction": 1 / 3}
+def on(engine: str = "async", devices: int = 2) -> Result:
+    """Return a result of torch on an engine and a number of devices, which metrics may ask."""
+    torch = result(parallel("torch", engine), {"any": 1.0})
+    names = [f"cpu:{number}" for number in range(1, devices + 1)]
     return replace(
-        found,
-        backend=backend,
-        parameters={**found.parameters, "workers": "1,2", **parameters},
-        metrics=metrics,
+        torch,
+        backend={**torch.backend, "devices": names},
+        parameters={**torch.parameters, "workers": "1,2"},
+        # With two cores for three parts a third can be saved.
+        metrics={**torch.metrics, "possible_on_cores_fraction": 1 / 3},
     )
 
 
 def test_it_is_of_the_medians_with_an_interval_over_the_rounds_that_it_touches() -> None:
-    found = HALF.measured(CASES)
-    assert found is not None
-    assert found.estimate == 0.5
-    assert 0.4 < found.low < 0.5 < found.high < 0.6
+    half = HALF.measured(CASES)
+    assert half is not None
+    assert half.estimate == 0.5
+    assert 0.4 < half.low < 0.5 < half.high < 0.6
     # Rounds are resampled whole: what is common to part and whole is no noise, and the other case
     # is not looked at.
-    assert HALF.measured({**CASES, "other": case("other", 1e9)}) == found
+    assert HALF.measured({**CASES, "other": case("other", 1e9)}) == half
     dispatched = interval_of(lambda times: times.dispatch("part") / times["part"], CASES)
     assert dispatched is not None
     assert dispatched.estimate == 0.5
 
 
 def test_bands_ascend_from_the_lowest_and_each_has_a_code_and_a_sentence_of_its_own() -> None:
-    for metric in (
-        one for experiment in EXPERIMENTS.values() for one in experiment.metrics if one.bands
-    ):
+    for metric in BANDED_METRICS:
         starts = [band.start for band in metric.bands]
+        codes = {band.code for band in metric.bands}
+        sentences = {band.says for band in metric.bands}
         assert starts[0] == LOWEST, metric.name
         assert starts == sorted(set(starts)), metric.name
-        for texts in ([band.code for band in metric.bands], [band.says for band in metric.bands]):
-            assert len(set(texts)) == len(texts), metric.name
-        for says in (band.says for band in metric.bands):
+        assert len(codes) == len(metric.bands), metric.name
+        assert len(sentences) == len(metric.bands), metric.name
+        for sentence in sentences:
+            assert sentence[0].isupper(), sentence
+            assert not sentence.endswith("."), sentence
             # Figures stand behind the sentence, and nowhere in it.
-            assert says[0].isupper() and not says.endswith("."), says  # noqa: PT018
-            assert not any(character.isdigit() for character in says), says
+            assert not any(character.isdigit() for character in sentence), sentence
 
 
 SHARE = Metric(
@@ -93,18 +98,21 @@ FALLING = replace(SHARE, share=lambda value, _: 1 - value)
 def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list[float]) -> None:
     low, estimate, high = bounds
     answers = metric.answers(Interval(estimate, low, high), on())
-    ends = [metric.place(Interval(value, value, value), on()) for value in bounds]
-    least, most = sorted((metric.share(low, on()), metric.share(high, on())))
-    if ends[0] == ends[2]:
-        assert answers == (ends[0],)
-    elif least <= metric.no_effect <= most or {ends[0], ends[2]} == {
-        metric.bands[0],
-        metric.bands[-1],
-    }:
+
+    def band_at(value: float) -> Band | str | None:
+        return metric.place(Interval(value, value, value), on())
+
+    at_low, at_estimate, at_high = band_at(low), band_at(estimate), band_at(high)
+    least_share, greatest_share = sorted((metric.share(low, on()), metric.share(high, on())))
+    holds_no_effect = least_share <= metric.no_effect <= greatest_share
+    spans_all_bands = {at_low, at_high} == {metric.bands[0], metric.bands[-1]}
+    if at_low == at_high:
+        assert answers == (at_low,)
+    elif holds_no_effect or spans_all_bands:
         assert answers == ()
     else:
-        assert {answers[0], answers[-1]} == {ends[0], ends[2]}
-        assert ends[1] in answers
+        assert {answers[0], answers[-1]} == {at_low, at_high}
+        assert at_estimate in answers
     assert metric.answers(Interval(estimate, -math.inf, math.inf), on()) == ()
     assert metric.answers(Interval(estimate, math.nan, math.nan), on()) == ()
 
@@ -113,27 +121,42 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
 def test_two_neighbouring_answers_are_both_said_unless_no_effect_lies_between_them(
     name: str,
 ) -> None:
-    for metric in (one for one in EXPERIMENTS[name].metrics if one.bands):
+    banded = [metric for metric in EXPERIMENTS[name].metrics if metric.bands]
+    for experiment_metric in banded:
         # A share of itself, since only the bands matter.
-        metric = replace(metric, share=lambda value, _: value)
+        metric = replace(experiment_metric, share=lambda value, _: value)
         for lower, upper in pairwise(metric.bands):
-            near = Interval(upper.start, upper.start - 0.01, upper.start + 0.01)
-            sentence = metric.sentence(near, on()).lower()
-            said = [band.says.lower() in sentence for band in (lower, upper)]
-            is_open = len(metric.bands) == 2 or near.low <= metric.no_effect <= near.high
-            assert said == ([False, False] if is_open else [True, True]), sentence
-            assert sentence.startswith("inconclusive") == is_open
+            border = Interval(upper.start, upper.start - 0.01, upper.start + 0.01)
+            sentence = metric.sentence(border, on()).lower()
+            says_lower = lower.says.lower() in sentence
+            says_upper = upper.says.lower() in sentence
+            holds_no_effect = border.low <= metric.no_effect <= border.high
+            if holds_no_effect or len(metric.bands) == 2:
+                assert sentence.startswith("inconclusive")
+                assert not says_lower, sentence
+                assert not says_upper, sentence
+            else:
+                assert not sentence.startswith("inconclusive")
+                assert says_lower, sentence
+                assert says_upper, sentence
             # Neither can be taken for decided.
-            assert metric.place(near, on()) is None
-        # No name begins a sentence that stands within another one.
-        starts = [band.says.split()[0] for band in metric.bands]
-        assert not {"Python", "PyTorch", "MXNet", "JAX"} & set(starts)
+            assert metric.place(border, on()) is None
+
+
+@pytest.mark.parametrize("metric", BANDED_METRICS, ids=lambda metric: metric.name)
+def test_no_band_s_sentence_begins_with_a_name_for_it_may_stand_within_another(
+    metric: Metric,
+) -> None:
+    first_words = {band.says.split()[0] for band in metric.bands}
+    assert not {"Python", "PyTorch", "MXNet", "JAX"} & first_words
 
 
 def test_an_answer_names_the_first_and_the_last_of_more_than_two_bands() -> None:
-    four = replace(SHARE, bands=(*SHARE.bands[:2], Band(0.4, "more", "More"), SHARE.bands[2]))
+    low, middle, high = SHARE.bands
+    four = replace(SHARE, bands=(low, middle, Band(0.4, "more", "More"), high))
     sentence = four.sentence(Interval(0.5, 0.3, 0.9), on())
-    assert [band.says.lower() in sentence for band in four.bands] == [False, True, False, True]
+    mentioned = [band.code for band in four.bands if band.says.lower() in sentence]
+    assert mentioned == ["middle", "high"]
 
 
 def test_without_a_queue_neighbouring_bands_that_need_one_are_one_answer() -> None:
@@ -142,7 +165,7 @@ def test_without_a_queue_neighbouring_bands_that_need_one_are_one_answer() -> No
     assert [band.code for band in OVERLAP.answers(between, on())] == ["partly", "hidden"]
 
 
-MEANINGS = [
+MEANINGS: list[tuple[str, str, int, dict[float, str]]] = [
     ("parallel", "async", 2, {0.7: "hindered", 1.0: "serial", 1.65: "partly", 1.97: "parallel"}),
     ("parallel", "async", 4, {0.7: "hindered", 1.0: "serial", 1.97: "partly", 3.7: "parallel"}),
     ("parallel", "async", 8, {0.5: "hindered", 0.9: "serial"}),
@@ -211,14 +234,18 @@ MEANINGS = [
     ("learning-rates", "async", 2, {2: "linear", 4: "more"}),
     ("learning-rates scaled_rate_gain", "async", 2, {-0.05: "worse", 0.05: "better"}),
 ]
+"""The experiment with its metric, if that is not the main one; the engine; the number of devices;
+and the band's code for each value of the metric.
+"""
 
 
-@pytest.mark.parametrize(("experiment", "engine", "devices", "codes"), MEANINGS)
+@pytest.mark.parametrize(("experiment_and_metric", "engine", "devices", "codes"), MEANINGS)
 def test_what_an_experiment_s_figure_means(
-    experiment: str, engine: str, devices: int, codes: dict[float, str]
+    experiment_and_metric: str, engine: str, devices: int, codes: dict[float, str]
 ) -> None:
-    name, _, figure = experiment.partition(" ")
-    metric = EXPERIMENTS[name].metric_named(figure or EXPERIMENTS[name].main.name)
+    experiment_name, _, metric_name = experiment_and_metric.partition(" ")
+    experiment = EXPERIMENTS[experiment_name]
+    metric = experiment.metric_named(metric_name or experiment.main.name)
     for value, code in codes.items():
         band = metric.place(Interval(value, value - 0.01, value + 0.01), on(engine, devices))
         assert band is not None
@@ -237,26 +264,34 @@ QUIET = MachineWatch(10.0, 2.0, 0.0, 0.0, 0.0, None, None)
 PARALLEL, OVERLAP, DISPATCH = (
     EXPERIMENTS[name].metrics[0] for name in ("parallel", "overlap", "eager-cpu")
 )
-DISPATCHED = "10 products"
 
 
 def timed(
-    name: str, seconds: float, taken: float, parts: tuple[str, ...] = (), sent: float = 0.5
+    name: str,
+    seconds: float,
+    others_share: float,
+    parts: tuple[str, ...] = (),
+    dispatch_share: float = 0.5,
 ) -> Case:
-    """Return a case whose three rounds took equally long, while others held a share of the
+    """Return a case whose three rounds took equally long, while other programs held a share of the
     cores.
+
+    Control returned after the share `dispatch_share` of its seconds.
     """
-    watch = replace(QUIET, others_share=taken)
-    return Case(name, (seconds,) * 3, (sent * seconds,) * 3, parts=parts, watch=watch)
+    watch = replace(QUIET, others_share=others_share)
+    dispatch_seconds = (dispatch_share * seconds,) * 3
+    return Case(name, (seconds,) * 3, dispatch_seconds, parts=parts, watch=watch)
 
 
 def measured(metric: Metric, *cases: Case) -> Interval:
-    found = metric.measured({case.name: case for case in cases})
-    assert found is not None
-    return found
+    """Return a metric's interval over these cases, of which none may lack."""
+    interval = metric.measured({case.name: case for case in cases})
+    assert interval is not None
+    return interval
 
 
 def code_of(metric: Metric, interval: Interval) -> str:
+    """Return the code of the band in which an interval lies, or an empty string."""
     band = metric.place(interval, on())
     return band.code if band else ""
 
@@ -264,72 +299,88 @@ def code_of(metric: Metric, interval: Interval) -> str:
 SECONDS, SHARES = st.floats(0.5, 2.0), st.floats(0.0, 1.0)
 
 
-@given(
-    st.lists(SECONDS, min_size=2, max_size=2),
-    SHARES,
-    st.floats(0.06, 0.6),
-    st.lists(SHARES, min_size=3, max_size=3),
-)
-def test_the_figure_of_a_quiet_machine_is_in_it(
-    alone: tuple[float, float], hidden: float, taken: float, lost: tuple[float, float, float]
-) -> None:
-    together = max(alone) + hidden * min(alone)
-    *of_parts, of_all = sorted(lost)
-    for metric, parts, whole in (
-        (PARALLEL, ("on cpu:1 alone", "on cpu:2 alone"), "on all together"),
+PARTS_ON_DEVICES = ("on cpu:1 alone", "on cpu:2 alone")
+
+
+@pytest.mark.parametrize(
+    ("metric", "part_names", "together_name"),
+    [
+        (PARALLEL, PARTS_ON_DEVICES, "on all together"),
         (OVERLAP, ("run", "copy"), "run and copy together"),
-    ):
-        quiet = [*zip(parts, alone, strict=True), (whole, together)]
-        without = [
-            timed(name, seconds, 0.0, parts if name == whole else ()) for name, seconds in quiet
-        ]
-        shares = dict(zip((*parts, whole), (*of_parts, of_all), strict=True))
-        loaded = [
-            timed(one.name, one.median / (1 - taken * shares[one.name]), taken, one.parts)
-            for one in without
-        ]
-        found, truth = measured(metric, *loaded), measured(metric, *without).estimate
-        assert found.low <= truth <= found.high
+    ],
+    ids=["parallel", "overlap"],
+)
+@given(
+    part_seconds=st.lists(SECONDS, min_size=2, max_size=2),
+    exposed_share=SHARES,
+    others_share=st.floats(0.06, 0.6),
+    lost_shares=st.lists(SHARES, min_size=3, max_size=3).map(sorted),
+)
+def test_the_interval_of_a_loaded_machine_holds_the_figure_of_a_quiet_one(
+    metric: Metric,
+    part_names: tuple[str, str],
+    together_name: str,
+    part_seconds: list[float],
+    exposed_share: float,
+    others_share: float,
+    lost_shares: list[float],
+) -> None:
+    together_seconds = max(part_seconds) + exposed_share * min(part_seconds)
+    quiet = [
+        timed(part_names[0], part_seconds[0], 0.0),
+        timed(part_names[1], part_seconds[1], 0.0),
+        timed(together_name, together_seconds, 0.0, part_names),
+    ]
+    # All together lose the largest share of what others hold.
+    loaded = [
+        timed(case.name, case.median / (1 - others_share * lost), others_share, case.parts)
+        for case, lost in zip(quiet, lost_shares, strict=True)
+    ]
+    truth = measured(metric, *quiet).estimate
+    interval = measured(metric, *loaded)
+    assert interval.low <= truth <= interval.high
 
 
 def test_a_speed_up_does_not_fall_and_what_was_not_disturbed_is_not_widened() -> None:
-    def speedup(taken: float) -> Interval:
-        parts = ("on cpu:1 alone", "on cpu:2 alone")
-        alone = [timed(name, 1.0, taken) for name in parts]
-        return measured(PARALLEL, *alone, timed("on all together", 1.02, taken, parts))
+    def speedup(others_share: float) -> Interval:
+        alone = [timed(name, 1.0, others_share) for name in PARTS_ON_DEVICES]
+        together = timed("on all together", 1.02, others_share, PARTS_ON_DEVICES)
+        return measured(PARALLEL, *alone, together)
 
-    quiet, little, loaded = (speedup(taken) for taken in (0.0, 0.04, 0.3))
-    assert little == quiet
-    assert (loaded.estimate, loaded.low) == pytest.approx((quiet.estimate, quiet.low))
+    quiet, hardly_loaded, loaded = speedup(0.0), speedup(0.04), speedup(0.3)
+    assert hardly_loaded == quiet
+    assert loaded.estimate == pytest.approx(quiet.estimate)
+    assert loaded.low == pytest.approx(quiet.low)
     assert loaded.high == pytest.approx(quiet.high + quiet.estimate * (1 / 0.7 - 1))
-    assert code_of(PARALLEL, speedup(0.3)) == "parallel"
+    assert code_of(PARALLEL, loaded) == "parallel"
 
 
-@pytest.mark.parametrize(("sent", "code"), [(0.004, "queued"), (0.999, "not-queued")])
-def test_the_time_until_control_returned_is_a_part_of_all(sent: float, code: str) -> None:
-    found = measured(DISPATCH, timed(DISPATCHED, 1.0, 0.5, sent=sent))
-    assert code_of(DISPATCH, found) == code
-    assert found.high <= 1.1
+@pytest.mark.parametrize(("dispatch_share", "code"), [(0.004, "queued"), (0.999, "not-queued")])
+def test_the_time_until_control_returned_is_a_part_of_all(dispatch_share: float, code: str) -> None:
+    products = timed("10 products", 1.0, 0.5, dispatch_share=dispatch_share)
+    dispatched = measured(DISPATCH, products)
+    assert code_of(DISPATCH, dispatched) == code
+    assert dispatched.high <= 1.1
 
 
 def test_a_ratio_is_as_wide_as_either_case_may_have_lost() -> None:
-    slow, fast = timed("slow", 4.0, 0.5), timed("fast", 1.0, 0.2)
     metric = Metric("ratio", ratio("slow", "fast"), ratio=True)
-    found, bare = (
-        measured(metric, slow, fast),
-        measured(metric, *(replace(one, watch=None) for one in (slow, fast))),
-    )
-    assert (found.low, found.high) == pytest.approx((bare.low * 0.5, bare.high / 0.8))
-    assert times_as_long(slow, fast).low == pytest.approx(found.low)
+    slow, fast = timed("slow", 4.0, 0.5), timed("fast", 1.0, 0.2)
+    widened = measured(metric, slow, fast)
+    unwatched = measured(metric, replace(slow, watch=None), replace(fast, watch=None))
+    assert widened.low == pytest.approx(unwatched.low * (1 - 0.5))
+    assert widened.high == pytest.approx(unwatched.high / (1 - 0.2))
+    assert times_as_long(slow, fast).low == pytest.approx(widened.low)
 
 
 def test_barriers_answer_although_others_hold_half_of_the_cores() -> None:
-    deepest, taken = 64, 0.46
-    cases = [timed(named("wait", count, SAME), 0.00357, taken) for count in depths(deepest)]
-    cases += [
-        timed(named("waitall", count, SAME), 0.00357 + 0.0021 * count, taken)
-        for count in depths(deepest)
-    ]
+    deepest, others_share = 64, 0.46
+    seconds_of_one, seconds_of_each_behind = 0.00357, 0.0021
+    cases = []
+    for behind in depths(deepest):
+        seconds_of_all = seconds_of_one + seconds_of_each_behind * behind
+        cases.append(timed(named("wait", behind, SAME), seconds_of_one, others_share))
+        cases.append(timed(named("waitall", behind, SAME), seconds_of_all, others_share))
     metric = replace(EXPERIMENTS["barriers"].metrics[0], formula=added_fraction(SAME, deepest))
     assert code_of(metric, measured(metric, *cases)) == "selective"
 

@@ -22,7 +22,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(
-    ("engine", "experiment", "code"),
+    ("lab", "experiment_name", "code_without_queue"),
     [
         ("queue", "eager-cpu", "not-queued"),
         ("two-queues", "parallel", "serial"),
@@ -30,19 +30,23 @@ SMALL: dict[str, dict[str, Any]] = {
     ],
 )
 def test_an_engine_s_own_clocks_tell_a_queue_from_none(
-    monkeypatch: pytest.MonkeyPatch, engine: str, experiment: str, code: str
+    monkeypatch: pytest.MonkeyPatch, lab: str, experiment_name: str, code_without_queue: str
 ) -> None:
-    count = EXPERIMENTS[experiment].counts[0]
-    codes = []
-    for file in (SKELETONS / engine / "engine.py", Path(solution.__file__)):
+    experiment = EXPERIMENTS[experiment_name]
+    count = experiment.counts[0]
+
+    def code_with(engine_file: Path) -> str | None:
+        """Run the experiment on an engine of a file, and return what its count means."""
         monkeypatch.setitem(os.environ, FILES, "")
-        backend = backends.load(named(f"{file}:MyEngine"), 2, "cpu", None, 1)
-        result = EXPERIMENTS[experiment].run(backend, rounds=1, budget=600.0, **SMALL[experiment])
+        backend = backends.load(named(f"{engine_file}:MyEngine"), 2, "cpu", None, 1)
+        result = experiment.run(backend, rounds=1, budget=600.0, **SMALL[experiment_name])
         # The clock may have its own notes, on a busy machine.
         assert not any(note.startswith("Nothing was counted") for note in result.notes)
         assert result.counts[count.name].of > 0
-        codes.append(result.bands[count.name])
-    assert codes[0] == code != codes[1]
+        return result.bands[count.name]
+
+    assert code_with(SKELETONS / lab / "engine.py") == code_without_queue
+    assert code_with(Path(solution.__file__)) != code_without_queue
 
 
 def test_what_has_neither_a_profiler_nor_clocks_has_no_witness() -> None:

@@ -4,6 +4,7 @@
 Statistics of each device give another one. What moves and who waits is what the theory says.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from itertools import starmap
 
@@ -30,21 +31,24 @@ from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.task_graph import Task, crossings, without_loads
 
 
-def largest_error(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    return max(starmap(relative_error, zip(found, expected, strict=True)))
+def largest_error(arrays: list[np.ndarray], expected: list[np.ndarray]) -> float:
+    """Return the largest relative error of arrays."""
+    return max(starmap(relative_error, zip(arrays, expected, strict=True)))
 
 
 def change(
     backend: Backend, name: str, x: np.ndarray, labels: np.ndarray, seed: int = 0
 ) -> list[np.ndarray]:
-    return batch_norm.ways(len(x))[name].changes(
-        backend, batch_norm.initial_parameters(seed), (x, labels), 1 / len(x)
-    )
+    """Return how a step changes the parameters, with statistics taken in the named way."""
+    rows = len(x)
+    parameters = batch_norm.initial_parameters(seed)
+    return batch_norm.ways(rows)[name].changes(backend, parameters, (x, labels), 1 / rows)
 
 
 def step_of_one_device(x: np.ndarray, labels: np.ndarray, seed: int = 0) -> list[np.ndarray]:
-    one = backends.load("numpy", devices=1, threads_per_device=1)
-    return change(one, PER_DEVICE, x, labels, seed)
+    """Return how a step of a single device changes the parameters."""
+    single_device = backends.load("numpy", devices=1, threads_per_device=1)
+    return change(single_device, PER_DEVICE, x, labels, seed)
 
 
 def test_the_loss_is_that_of_the_textbook_s_formula() -> None:
@@ -52,14 +56,14 @@ def test_the_loss_is_that_of_the_textbook_s_formula() -> None:
     scale, shift = scale + 0.5, shift - 0.25
     x, labels = batch_norm.synthetic_batch(9)
     z = x @ w1
-    units = np.maximum((z - z.mean(axis=0)) / np.sqrt(z.var(axis=0) + 1e-5) * scale + shift, 0)
+    normalised = (z - z.mean(axis=0)) / np.sqrt(z.var(axis=0) + 1e-5)
+    units = np.maximum(normalised * scale + shift, 0)
     scores = units @ w2 + b2
     probabilities = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     expected = -np.log(probabilities[np.arange(9), labels]).sum()
-    found = batch_norm.loss(backends.load("numpy", devices=1).ops)(
-        (w1, scale, shift, w2, b2), x, labels
-    )
-    assert float(found) == pytest.approx(expected, rel=1e-12)
+    loss = batch_norm.loss(backends.load("numpy", devices=1).ops)
+    parameters = (w1, scale, shift, w2, b2)
+    assert float(loss(parameters, x, labels)) == pytest.approx(expected, rel=1e-12)
 
 
 @settings(max_examples=16)
@@ -69,60 +73,69 @@ def test_the_loss_is_that_of_the_textbook_s_formula() -> None:
 def test_synchronised_statistics_give_the_step_of_one_device(
     load: Callable[[int], Backend], rows: int, devices: int, seed: int
 ) -> None:
-    batch = batch_norm.synthetic_batch(rows, seed)
-    found = change(load(devices), SYNCHRONISED, *batch, seed)
-    assert largest_error(found, step_of_one_device(*batch, seed)) < 1e-6
+    x, labels = batch_norm.synthetic_batch(rows, seed)
+    synchronised = change(load(devices), SYNCHRONISED, x, labels, seed)
+    assert largest_error(synchronised, step_of_one_device(x, labels, seed)) < 1e-6
 
 
-def test_statistics_per_device_are_of_the_device_s_rows_and_differ_by_less_the_more_there_are(
-    backend: Backend,
-) -> None:
+def test_statistics_per_device_are_of_the_device_s_rows(backend: Backend) -> None:
     x, labels = batch_norm.synthetic_batch(4)
-    found = change(backend, PER_DEVICE, np.tile(x, (3, 1)), np.tile(labels, 3))
     # Every device has the same rows, so its statistics are those of all of them.
-    assert largest_error(found, step_of_one_device(x, labels)) < 1e-6
-    shuffled = np.repeat(x, 3, axis=0), np.repeat(labels, 3)
-    assert largest_error(change(backend, PER_DEVICE, *shuffled), found) > 0.1
-    few, many = (difference(backend, PER_DEVICE, 3 * rows) for rows in (8, 128))
-    assert few > 2 * many > 1e-3
+    same_rows = change(backend, PER_DEVICE, np.tile(x, (3, 1)), np.tile(labels, 3))
+    assert largest_error(same_rows, step_of_one_device(x, labels)) < 1e-6
+    other_rows = change(backend, PER_DEVICE, np.repeat(x, 3, axis=0), np.repeat(labels, 3))
+    assert largest_error(other_rows, same_rows) > 0.1
+
+
+def test_statistics_per_device_differ_by_less_the_more_rows_there_are(backend: Backend) -> None:
+    of_few_rows = difference(backend, PER_DEVICE, 3 * 8)
+    of_many_rows = difference(backend, PER_DEVICE, 3 * 128)
+    assert of_few_rows > 2 * of_many_rows > 1e-3
 
 
 def test_synchronising_costs_two_allreduces_of_two_sums(backend: Backend) -> None:
     result = parallel_core.run_batch_norm(backend, rows=20, rounds=1)
-    assert result.series["rows"] == (8, 16)
+    there_and_back, other_devices, units, bytes_of_item = 2, 2, 128, 4
+    bytes_of_allreduce = there_and_back * other_devices * 2 * units * bytes_of_item
     assert result.metrics["synchronising_allreduces"] == 2
-    there_and_back, others, units, item = 2, 2, 128, 4
-    assert result.metrics["synchronising_bytes"] == 2 * there_and_back * others * 2 * units * item
-    assert (
-        result.metrics["synchronised_difference_fraction"]
-        < 1e-6
-        < result.metrics["per_device_difference_fraction"]
-    )
-    assert result.metrics["per_device_difference_fraction"] == result.series["difference"][-1]
-    assert all(len(case.bare_seconds) == len(case.seconds) for case in result.cases)
+    assert result.metrics["synchronising_bytes"] == 2 * bytes_of_allreduce
     medians = {case.name: case.median for case in result.cases}
+    cost = medians["synchronised statistics, 16 rows"] / medians["statistics per device, 16 rows"]
+    assert result.metrics["synchronising_cost"] == pytest.approx(cost)
+
+
+def test_only_synchronised_statistics_differ_by_rounding_alone(backend: Backend) -> None:
+    result = parallel_core.run_batch_norm(backend, rows=20, rounds=1)
+    per_device = result.metrics["per_device_difference_fraction"]
+    assert result.series["rows"] == (8, 16)
+    assert result.series["difference"][-1] == per_device
+    assert result.metrics["synchronised_difference_fraction"] < 1e-6 < per_device
     assert result.bands["per_device_difference_fraction"] == "different"
     assert result.bands["synchronised_difference_fraction"] == "rounding"
-    assert result.metrics["synchronising_cost"] == pytest.approx(
-        medians["synchronised statistics, 16 rows"] / medians["statistics per device, 16 rows"]
-    )
+    assert all(len(case.bare_seconds) == len(case.seconds) for case in result.cases)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error"),
+    ("wrong_way", "wrong_rows", "wrong_devices", "error"),
     [
-        ((SYNCHRONISED, 24, 1), 1e-3),
-        ((SYNCHRONISED, 26, 1), float("nan")),
-        ((PER_DEVICE, 24, 3), 1e-3),
+        (SYNCHRONISED, 24, 1, 1e-3),
+        (SYNCHRONISED, 26, 1, math.nan),
+        (PER_DEVICE, 24, 3, 1e-3),
     ],
 )
 def test_a_step_that_is_wrong_makes_the_result_invalid(
-    backend: Backend, wrong: tuple[object, int, int], error: float, monkeypatch: pytest.MonkeyPatch
+    backend: Backend,
+    monkeypatch: pytest.MonkeyPatch,
+    wrong_way: str,
+    wrong_rows: int,
+    wrong_devices: int,
+    error: float,
 ) -> None:
-    def pretended(_: Backend, way: object, rows: int, devices: int = 1) -> float:
-        return error if (way, rows, devices) == wrong else 0.0
+    def pretended_difference(_: Backend, way: str, rows: int, devices: int = 1) -> float:
+        is_wrong = (way, rows, devices) == (wrong_way, wrong_rows, wrong_devices)
+        return error if is_wrong else 0.0
 
-    monkeypatch.setattr(batch_norm, "difference", pretended)
+    monkeypatch.setattr(batch_norm, "difference", pretended_difference)
     (problem,) = parallel_core.run_batch_norm(backend, rows=8, rounds=1).problems
     assert problem.startswith("changes of the parameters differ from NumPy's by ")
 
@@ -134,6 +147,7 @@ FEATURES, UNITS, CLASSES, ITEM = 8 * 144, 32, 10, 4
 def error_of_steps(
     backend: Backend, ways: Mapping[str, Strategy], batch: Batch, seed: int = 0
 ) -> float:
+    """Return the largest error of a step, divided in each of the ways."""
     trial = Trial(backend, {})
     partitioning.check_steps(trial, ways, network.initial_parameters(1, seed), batch)
     (error,) = trial.errors.values()
@@ -148,93 +162,106 @@ def test_a_step_is_that_of_one_device(load_any: Callable[[int], Backend], device
 
 @settings(max_examples=8)
 @given(rows=draw.integers(4, 9), micro_batches=draw.integers(1, 4), seed=draw.integers(0, 99))
-def test_it_is_for_any_batch(backend: Backend, rows: int, micro_batches: int, seed: int) -> None:
-    ways = strategies(micro_batches)
-    assert error_of_steps(backend, ways, network.synthetic_batch(rows, seed), seed) < 1e-6
+def test_a_step_of_any_batch_is_that_of_one_device(
+    backend: Backend, rows: int, micro_batches: int, seed: int
+) -> None:
+    batch = network.synthetic_batch(rows, seed)
+    assert error_of_steps(backend, strategies(micro_batches), batch, seed) < 1e-6
 
 
-def test_each_device_holds_its_part(backend: Backend, load: Callable[[int], Backend]) -> None:
+def test_each_device_holds_its_part(backend: Backend) -> None:
     initial = network.initial_parameters(1)
     sizes = [parameter.size for parameter in initial]
 
     def held(name: str) -> list[int]:
-        placed = strategies(2)[name].place(backend, initial)
-        return [sum(x.size for x in tree_leaves(backend.to_numpy(own))) for own in placed]
+        """Return how many numbers each device holds where the network is divided by a strategy."""
+        placed = backend.to_numpy(tuple(strategies(2)[name].place(backend, initial)))
+        return [sum(leaf.size for leaf in tree_leaves(parameters)) for parameters in placed]
 
     assert held(partitioning.DIVIDED_BATCH) == [sum(sizes)] * 3
     assert held(partitioning.WHOLE) == [sum(sizes[:2]), sum(sizes[2:4]), sum(sizes[4:])]
     # Of the last bias alone everyone has a copy.
     assert sum(held(partitioning.DIVIDED_LAYERS)) == sum(sizes) + 2 * CLASSES
     assert max(held(partitioning.DIVIDED_LAYERS)) < 0.36 * sum(sizes)
-    # Layers are shared out, and the last devices take more.
-    for devices, layers in ((2, [2, 4]), (3, [2, 2, 2]), (4, [2, 2, 2])):
-        backend = load(devices)
-        placed = strategies(2)[partitioning.WHOLE].place(backend, initial)
-        assert [len(backend.to_numpy(own)) for own in placed] == layers
+
+
+@pytest.mark.parametrize(
+    ("devices", "parameters_of_devices"), [(2, [2, 4]), (3, [2, 2, 2]), (4, [2, 2, 2])]
+)
+def test_layers_are_shared_out_and_the_last_devices_take_more(
+    load: Callable[[int], Backend], devices: int, parameters_of_devices: list[int]
+) -> None:
+    backend = load(devices)
+    way = strategies(2)[partitioning.WHOLE]
+    placed = way.place(backend, network.initial_parameters(1))
+    counts = [len(backend.to_numpy(parameters)) for parameters in placed]
+    assert counts == parameters_of_devices
 
 
 def recorded(backend: Backend, name: str, rows: int, micro_batches: int) -> tuple[Task, ...]:
+    """Return the tasks of a step that is divided by a strategy."""
     way = strategies(micro_batches)[name]
-    drawn = network.initial_parameters(1), network.synthetic_batch(rows)
-    return without_loads(record(backend, way.in_single_precision(*drawn, rate=0.1)))
+    parameters, batch = network.initial_parameters(1), network.synthetic_batch(rows)
+    step = way.in_single_precision(parameters, batch, rate=0.1)
+    return without_loads(record(backend, step))
 
 
 def test_what_is_moved_and_waited_for_is_that_of_layers_pieces_or_gradients(
     backend: Backend,
 ) -> None:
-    tasks = {name: recorded(backend, name, 7, 2) for name in NAMES}
+    rows, devices, others, there_and_back = 7, 3, 2, 2
     parameters = sum(parameter.size for parameter in network.initial_parameters(1))
-    there_and_back, others = 2, 2
-    activations = there_and_back * 7 * (FEATURES + UNITS) * ITEM
-    of_layers = there_and_back * others * 7 * (FEATURES + CLASSES) * ITEM
-    to_and_from_all_others, to_and_from_the_first = 3 * 2, 2 * 2
-    assert {
-        name: (sum(task.bytes for task in each), crossings(each)) for name, each in tasks.items()
-    } == {
+    activations_bytes = there_and_back * rows * (FEATURES + UNITS) * ITEM
+    pieces_bytes = there_and_back * others * rows * (FEATURES + CLASSES) * ITEM
+    gradients_bytes = there_and_back * others * parameters * ITEM
+    waits_of_everyone_for_others, waits_for_the_first = devices * others, there_and_back * others
+    expected_bytes_and_waits = {
         partitioning.UNDIVIDED: (0, 0),
-        partitioning.WHOLE: (activations, 2 * 2),
-        partitioning.CUT: (activations, 2 * 2 * 2),
+        partitioning.WHOLE: (activations_bytes, 2 * 2),
+        partitioning.CUT: (activations_bytes, 2 * 2 * 2),
         partitioning.DIVIDED_LAYERS: (
-            of_layers,
-            2 * to_and_from_all_others + to_and_from_the_first,
+            pieces_bytes,
+            2 * waits_of_everyone_for_others + waits_for_the_first,
         ),
-        partitioning.DIVIDED_BATCH: (
-            there_and_back * others * parameters * ITEM,
-            to_and_from_the_first,
-        ),
+        partitioning.DIVIDED_BATCH: (gradients_bytes, waits_for_the_first),
     }
+    assert list(expected_bytes_and_waits) == NAMES
+    for name, expected in expected_bytes_and_waits.items():
+        tasks = recorded(backend, name, rows, 2)
+        moved_bytes = sum(task.bytes for task in tasks)
+        assert (moved_bytes, crossings(tasks)) == expected, name
 
 
 def test_the_first_device_goes_on_before_the_others_have_begun(
     load: Callable[[int], Backend],
 ) -> None:
     backend = load(2)
-    tasks = recorded(backend, partitioning.CUT, 8, 4)
-    first = [
-        task for task in tasks if task.device == str(backend.devices[0]) and task.kind == "compute"
+    first_device = str(backend.devices[0])
+    computed = [
+        task
+        for task in recorded(backend, partitioning.CUT, 8, 4)
+        if task.device == first_device and task.kind == "compute"
     ]
     # Four micro-batches forward, which wait for nothing, four back, and the update.
-    assert len(first) == 9
-    assert [task.after for task in first[:4]] == [()] * 4
-    assert all(task.after for task in first[4:])
+    assert len(computed) == 9
+    forward, later = computed[:4], computed[4:]
+    assert all(task.after == () for task in forward)
+    assert all(task.after for task in later)
 
 
 def test_widths_are_doublings_and_each_has_its_figures(backend: Backend) -> None:
     result = parallel_core.run_partitioning(backend, wide=2, batch=4, micro_batches=2, rounds=1)
-    assert result.series["width"] == (1, 2)
-    assert [case.name for case in result.cases] == [
-        f"{name}, width {width}" for width in (1, 2) for name in NAMES
-    ]
-    assert all(len(case.bare_seconds) == len(case.seconds) for case in result.cases)
     medians = {case.name: case.median for case in result.cases}
+    assert result.series["width"] == (1, 2)
+    assert list(medians) == [f"{name}, width {width}" for width in (1, 2) for name in NAMES]
+    assert all(len(case.bare_seconds) == len(case.seconds) for case in result.cases)
     for name in NAMES:
-        assert result.series[f"seconds {name}"] == tuple(
-            medians[f"{name}, width {width}"] for width in (1, 2)
-        )
-    others = (partitioning.WHOLE, partitioning.CUT, partitioning.DIVIDED_LAYERS)
-    assert result.metrics["data_parallel_advantage"] == pytest.approx(
-        min(medians[f"{name}, width 2"] for name in others) / medians["data parallelism, width 2"]
-    )
+        curve = (medians[f"{name}, width 1"], medians[f"{name}, width 2"])
+        assert result.series[f"seconds {name}"] == curve
+    rivals = (partitioning.WHOLE, partitioning.CUT, partitioning.DIVIDED_LAYERS)
+    fastest_rival = min(medians[f"{name}, width 2"] for name in rivals)
+    advantage = fastest_rival / medians["data parallelism, width 2"]
+    assert result.metrics["data_parallel_advantage"] == pytest.approx(advantage)
     assert result.metrics["data_parallelism_bytes"] == result.series["bytes data parallelism"][-1]
     assert result.metrics["layer_wise_partitioning_waits"] == 16
     assert result.bands.keys() == {

@@ -26,213 +26,275 @@ from tests.parallel_core.experiments.runner.pretended import pretended
 from tests.parallel_core.experiments.small import small
 
 
-def learning_rates(backend: Backend, **changed: Any) -> Result:
+def learning_rates(backend: Backend, **changes: Any) -> Result:
+    """Run the experiment with little work."""
     options = {
         **small("learning-rates"),
         "rates": (0.2, 0.1),
         "settings": Settings(1, 8, limit=3),
-        **changed,
+        **changes,
     }
     return parallel_core.run_learning_rates(backend, **options)
 
 
-@given(st.integers(1, 100), st.integers(1, 1000), st.integers(1, 16))
-def test_larger_batches_see_as_many_images(batch_size: int, limit: int, times: int) -> None:
-    settings = module.with_batch(
-        Settings(1, batch_size, limit=limit), times * batch_size, learning_rate=0.5
-    )
-    assert settings.limit is not None
-    assert settings.batch_size == times * batch_size
-    assert settings.learning_rate == 0.5
-    assert 0 <= settings.limit * settings.batch_size - limit * batch_size < settings.batch_size
+@given(
+    batch_size=st.integers(1, 100), limit=st.integers(1, 1000), times_as_large=st.integers(1, 16)
+)
+def test_larger_batches_see_as_many_images(
+    batch_size: int, limit: int, times_as_large: int
+) -> None:
+    large_batch_size = times_as_large * batch_size
+    settings = Settings(1, batch_size, limit=limit)
+    of_large = module.with_batch(settings, large_batch_size, learning_rate=0.5)
+    assert of_large.limit is not None
+    assert of_large.batch_size == large_batch_size
+    assert of_large.learning_rate == 0.5
+    further_images = of_large.limit * large_batch_size - limit * batch_size
+    assert 0 <= further_images < large_batch_size
 
 
 def test_a_point_is_a_mean_over_seeds_at_its_rate_and_batch(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = module.train_once
+    train_once = module.train_once
 
-    def train_and_say_what(*args: Any) -> tuple[Epoch]:
-        (epoch,), settings = right(*args), args[3]
+    def train_with_telling_accuracy(*arguments: Any) -> tuple[Epoch]:
+        """Return an accuracy that tells with which rate, seed and batch size was trained."""
+        (epoch,) = train_once(*arguments)
+        settings = arguments[3]
         accuracy = settings.learning_rate + settings.seed / 100 + settings.batch_size / 1000
         return (replace(epoch, accuracy=accuracy),)
 
-    monkeypatch.setattr(module, "train_once", train_and_say_what)
+    monkeypatch.setattr(module, "train_once", train_with_telling_accuracy)
     result = learning_rates(backend, settings=Settings(1, 4, limit=3, seed=5), rounds=2)
-    batches = {"1 device": 4}
-    for count in (2, 3):
-        batches |= {f"{count} devices, {FIXED}": 4, f"{count} devices, {SCALED}": 4 * count}
-    assert list(result.series) == ["rate", *(f"test_accuracy {name}" for name in batches)]
+    batch_sizes = {
+        "1 device": 4,
+        f"2 devices, {FIXED}": 4,
+        f"2 devices, {SCALED}": 8,
+        f"3 devices, {FIXED}": 4,
+        f"3 devices, {SCALED}": 12,
+    }
+    assert list(result.series) == ["rate", *(f"test_accuracy {name}" for name in batch_sizes)]
     assert result.series["rate"] == (0.1, 0.2)
-    for name, batch in batches.items():
-        expected = [rate + 0.055 + batch / 1000 for rate in (0.1, 0.2)]
-        assert result.series[f"test_accuracy {name}"] == pytest.approx(expected)
+    mean_of_seeds = (5 + 6) / 2 / 100
+    for name, batch_size in batch_sizes.items():
+        accuracies = [rate + mean_of_seeds + batch_size / 1000 for rate in (0.1, 0.2)]
+        assert result.series[f"test_accuracy {name}"] == pytest.approx(accuracies)
     assert [len(case.seconds) for case in result.cases] == [4] * 5
 
 
-def test_a_rate_at_which_the_loss_is_not_finite_is_one_more_point(backend: Backend) -> None:
+def test_a_rate_at_which_the_loss_is_not_finite_is_a_further_point(backend: Backend) -> None:
     result = learning_rates(backend, rates=(0.1, 1e30))
-    assert all(0 <= values[1] <= 1 for name, values in result.series.items() if name != "rate")
+    for name, values in result.series.items():
+        if name != "rate":
+            _, at_highest_rate = values
+            assert 0 <= at_highest_rate <= 1
     assert len(result.cases[0].seconds) == 1
-    with pytest.raises(
-        MeasurementError, match=r"on 1 device no loss stayed finite: choose lower --rates"
-    ):
+    message = r"on 1 device no loss stayed finite: choose lower --rates"
+    with pytest.raises(MeasurementError, match=message):
         learning_rates(backend, rates=(1e30,))
 
 
 LEARNT = {0.1: 0.5, 0.2: 0.7, 0.4: 0.69, 0.8: 0.1}
 
 
-def found(
-    one: Mapping[float, float],
-    scaled: Mapping[float, float],
-    fixed: Mapping[float, float] | None = None,
+Accuracies = Mapping[float, float]
+"""The test accuracy at each learning rate."""
+
+
+def of_accuracies(
+    one_device: Accuracies, scaled: Accuracies, fixed: Accuracies | None = None
 ) -> Result:
-    """Return the result of accuracies of three seeds that are nearly the same: little noise."""
-    trial = Trial(backends.load("numpy", 2), {"rounds": 3, "limit": 200})
-    curves = {(FIXED, 1): one, (FIXED, 2): fixed or one, (SCALED, 2): scaled}
-    near = (0.001, 0.0, -0.001)
+    """Return the result of two devices with a fixed and with a scaled batch, and of one device.
+
+    Each accuracy is that of three seeds that are nearly the same: little noise.
+    """
+    curves = {(FIXED, 1): one_device, (FIXED, 2): fixed or one_device, (SCALED, 2): scaled}
     accuracies = {
-        plan: {rate: [at + by for by in near] for rate, at in each.items()}
-        for plan, each in curves.items()
+        plan: {
+            rate: [accuracy + 0.001, accuracy, accuracy - 0.001] for rate, accuracy in curve.items()
+        }
+        for plan, curve in curves.items()
     }
+    trial = Trial(backends.load("numpy", 2), {"rounds": 3, "limit": 200})
     find_figures(trial, accuracies, 2000)
     experiment = EXPERIMENTS["learning-rates"]
     return pretended(trial, *experiment.metrics, changes=experiment.changes)
 
 
 @pytest.mark.parametrize(
-    ("scaled", "bands", "ratio"),
+    ("scaled", "ratio_bounds", "ratio_band", "gain_band"),
     [
-        ({0.1: 0.3, 0.2: 0.5, 0.4: 0.6, 0.8: 0.7}, (None, "better"), (2, 4)),
-        ({0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}, (None, "worse"), (0.5, 1)),
-        ({0.1: 0.7, 0.2: 0.4, 0.4: 0.3, 0.8: 0.1}, ("lower", "worse"), (0.25, 0.5)),
-        ({0.1: 0.5, 0.2: 0.7, 0.4: 0.69}, (None, "better"), (0.5, 2)),
+        ({0.1: 0.3, 0.2: 0.5, 0.4: 0.6, 0.8: 0.7}, (2, 4), None, "better"),
+        ({0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}, (0.5, 1), None, "worse"),
+        ({0.1: 0.7, 0.2: 0.4, 0.4: 0.3, 0.8: 0.1}, (0.25, 0.5), "lower", "worse"),
+        ({0.1: 0.5, 0.2: 0.7, 0.4: 0.69}, (0.5, 2), None, "better"),
     ],
 )
 def test_best_rates_are_sets_and_the_rule_is_compared_with_keeping_the_rate(
-    scaled: dict[float, float], bands: tuple[str | None, ...], ratio: tuple[float, float]
+    scaled: dict[float, float],
+    ratio_bounds: tuple[float, float],
+    ratio_band: str | None,
+    gain_band: str,
 ) -> None:
-    result = found(LEARNT, scaled)
-    assert result.metric_intervals["best_rate_ratio"] == pytest.approx(ratio)
-    assert (
-        result.metrics["lowest_best_rate_one_device"],
-        result.metrics["highest_best_rate_one_device"],
-    ) == (0.2, 0.4)
-    assert (result.bands["best_rate_ratio"], result.bands["scaled_rate_gain"]) == bands
+    result = of_accuracies(LEARNT, scaled)
+    assert result.metric_intervals["best_rate_ratio"] == pytest.approx(ratio_bounds)
+    assert result.metrics["lowest_best_rate_one_device"] == 0.2
+    assert result.metrics["highest_best_rate_one_device"] == 0.4
+    assert result.bands["best_rate_ratio"] == ratio_band
+    assert result.bands["scaled_rate_gain"] == gain_band
     assert result.bands["fixed_batch_difference_over_noise"] == "same"
 
 
-def test_a_gain_is_the_mean_over_the_rates_and_differences_with_the_same_batch_are_told() -> None:
-    result = found(LEARNT, {0.1: 0.3, 0.2: 0.5, 0.4: 0.69, 0.8: 0.7})
-    assert result.metrics["scaled_rate_gain"] == pytest.approx((0.2 + 0.19 + 0.01) / 3)
-    assert result.metrics["lowest_scaled_rate_gain"] == pytest.approx(0.01)
+def test_a_gain_is_the_mean_over_the_rates() -> None:
+    scaled = {0.1: 0.3, 0.2: 0.5, 0.4: 0.69, 0.8: 0.7}
+    result = of_accuracies(LEARNT, scaled)
+    # Twice the rate with the scaled batch, less the same rate.
+    gains = [0.5 - 0.3, 0.69 - 0.5, 0.7 - 0.69]
+    assert result.metrics["scaled_rate_gain"] == pytest.approx(sum(gains) / 3)
+    assert result.metrics["lowest_scaled_rate_gain"] == pytest.approx(gains[2])
     # A rate at which one device guesses says nothing.
-    guessed = found({**LEARNT, 0.2: 0.1}, {0.1: 0.3, 0.2: 0.5, 0.4: 0.69, 0.8: 0.7})
-    assert guessed.metrics["scaled_rate_gain"] == pytest.approx((0.2 + 0.01) / 2)
-    assert "scaled_rate_gain" not in found(LEARNT, {0.1: 0.3, 0.11: 0.5}).metrics
-    result = found(LEARNT, LEARNT, {**LEARNT, 0.2: 0.6})
+    guessed = of_accuracies({**LEARNT, 0.2: 0.1}, scaled)
+    assert guessed.metrics["scaled_rate_gain"] == pytest.approx((gains[0] + gains[2]) / 2)
+
+
+def test_there_is_no_gain_where_no_rate_was_doubled() -> None:
+    result = of_accuracies(LEARNT, {0.1: 0.3, 0.11: 0.5})
+    assert "scaled_rate_gain" not in result.metrics
+
+
+def test_differences_with_the_same_batch_are_told() -> None:
+    result = of_accuracies(LEARNT, LEARNT, fixed={**LEARNT, 0.2: 0.6})
     assert result.bands["fixed_batch_difference_over_noise"] == "differ"
-    assert result.metrics["fixed_batch_difference_over_noise"] == pytest.approx(0.1 / MIN_NOISE)
+    over_noise = result.metrics["fixed_batch_difference_over_noise"]
+    assert over_noise == pytest.approx(0.1 / MIN_NOISE)
 
 
-def test_what_would_change_it_depends_on_what_was_found() -> None:
-    clear, guessed = {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}, {0.1: 0.1, 0.2: 0.12}
-    options = (
-        (LEARNT, clear, "(--rounds 6)"),
-        (clear, clear, "(--limit 400)"),
-        (guessed, guessed, "--initial-scale"),
-    )
-    for one, scaled, option in options:
-        result = found(one, scaled)
-        assert result.answer is not None
-        assert option in result.answer.would_change
-        assert (result.bands["best_rate_ratio"] is None) == (one is not clear)
+CLEAR = {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}
+GUESSED = {0.1: 0.1, 0.2: 0.12}
+
+
+@pytest.mark.parametrize(
+    ("one_device", "scaled", "option", "is_decided"),
+    [
+        (LEARNT, CLEAR, "(--rounds 6)", False),
+        (CLEAR, CLEAR, "(--limit 400)", True),
+        (GUESSED, GUESSED, "--initial-scale", False),
+    ],
+    ids=["two-best-rates", "clear", "guessed"],
+)
+def test_what_would_change_the_answer_depends_on_what_was_found(
+    one_device: Accuracies, scaled: Accuracies, option: str, is_decided: bool
+) -> None:
+    result = of_accuracies(one_device, scaled)
+    assert result.answer is not None
+    assert option in result.answer.would_change
+    assert (result.bands["best_rate_ratio"] is not None) == is_decided
 
 
 def test_noise_is_what_the_seeds_do_to_one_point_and_not_to_another() -> None:
     # The second seed is better by 0.04 in the mean of the points, and by 0.02 more or less at each
     # of them.
     points = [[0.6, 0.62], [0.5, 0.56]]
-    # Student's t of one degree of freedom, and the normal quantile, at 98.5 %.
-    assert noise_of(points, 2000) == pytest.approx(21.205 * (2 * 0.0004 / 2) ** 0.5, rel=1e-3)
+    # Student's t of one degree of freedom at 98.5 %.
+    noise = noise_of(points, 2000)
+    assert noise == pytest.approx(21.205 * (2 * 0.0004 / 2) ** 0.5, rel=1e-3)
     assert noise_of([[0.6, 0.64], [0.5, 0.54]], 2000) == MIN_NOISE
-    assert noise_of(points, 2000, differences=10) > 5 * noise_of(points, 2000)
-    for too_few, count in (([[0.6], [0.7]], 1), ([[0.6, 0.7]], 2)):
-        assert noise_of(too_few, 2000) == pytest.approx(
-            2.1701 * (0.5 / 2000 / count) ** 0.5, rel=1e-3
-        )
+    assert noise_of(points, 2000, differences=10) > 5 * noise
+
+
+@pytest.mark.parametrize(("points", "seeds"), [([[0.6], [0.7]], 1), ([[0.6, 0.7]], 2)])
+def test_the_noise_of_too_few_points_or_seeds_is_that_of_counting_images(
+    points: list[list[float]], seeds: int
+) -> None:
+    test_images = 2000
+    variance_of_counting = 0.25 / test_images
+    # The normal quantile at 98.5 %.
+    noise = 2.1701 * (2 * variance_of_counting / seeds) ** 0.5
+    assert noise_of(points, test_images) == pytest.approx(noise, rel=1e-3)
 
 
 def test_the_noise_of_two_rates_passes_over_guesses_and_that_of_devices_is_of_one_rate() -> None:
+    # The accuracies of three seeds.
     calm, loud, guessed = (0.6, 0.6, 0.6), (0.5, 0.7, 0.6), (0.1, 0.7, 0.1)
-
-    rows = {
-        (FIXED, 1): (calm, calm, guessed),
-        (FIXED, 2): (calm, loud, calm),
-        (SCALED, 2): (loud, calm, guessed),
+    accuracies = {
+        (FIXED, 1): {0.1: calm, 0.2: calm, 0.4: guessed},
+        (FIXED, 2): {0.1: calm, 0.2: loud, 0.4: calm},
+        (SCALED, 2): {0.1: loud, 0.2: calm, 0.4: guessed},
     }
 
-    def noise(*rates: float) -> tuple[float, float]:
+    def noise_at(*rates: float) -> tuple[float, float]:
+        """Return the noise between rates, and the largest one between devices."""
+        at_rates = {
+            plan: {rate: by_rate[rate] for rate in rates} for plan, by_rate in accuracies.items()
+        }
         trial = Trial(backends.load("numpy", 2), {})
-        each = {plan: dict(zip((0.1, 0.2, 0.4), row, strict=True)) for plan, row in rows.items()}
-        find_figures(
-            trial, {plan: {rate: row[rate] for rate in rates} for plan, row in each.items()}, 2000
-        )
-        figures = trial.figures
-        return figures["accuracy_noise"].estimate, figures[
-            "largest_accuracy_noise_between_devices"
-        ].estimate
+        find_figures(trial, at_rates, 2000)
+        between_rates = trial.figures["accuracy_noise"]
+        between_devices = trial.figures["largest_accuracy_noise_between_devices"]
+        return between_rates.estimate, between_devices.estimate
 
-    (_, first), (_, second), (_, third) = noise(0.1), noise(0.2), noise(0.4)
-    assert first == MIN_NOISE
-    assert third > second > 0.1
-    between_rates, largest = noise(0.1, 0.2, 0.4)
+    _, of_first_rate = noise_at(0.1)
+    _, of_second_rate = noise_at(0.2)
+    _, of_third_rate = noise_at(0.4)
+    assert of_first_rate == MIN_NOISE
+    assert of_third_rate > of_second_rate > 0.1
+    between_rates, largest_between_devices = noise_at(0.1, 0.2, 0.4)
     # The same training on two devices is no further point.
-    assert between_rates == pytest.approx(noise_of([calm] * 3 + [loud], 2000, differences=2))
-    assert largest == pytest.approx(noise_of([guessed, calm], 2000, differences=3))
-    assert MIN_NOISE < between_rates < third < largest
+    assert between_rates == pytest.approx(noise_of([calm, calm, calm, loud], 2000, differences=2))
+    assert largest_between_devices == pytest.approx(noise_of([guessed, calm], 2000, differences=3))
+    assert MIN_NOISE < between_rates < of_third_rate < largest_between_devices
 
 
-def test_the_budget_shortens_trainings_but_for_a_given_length(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let four steps be the fewest, and two be tried."""
     monkeypatch.setattr(module, "FEWEST_STEPS", 4)
     monkeypatch.setattr(module, "PROBED_STEPS", 2)
-    seen: list[tuple[int, int]] = []
-    begun: list[str] = []
-    options: dict[str, Any] = {
-        "rates": (0.1,),
-        "budget": 1e-6,
-        "on_batch": lambda *done: seen.append(done),
-    }
-    options["on_training"] = begun.append
-    assert learning_rates(backend, settings=Settings(1, 4), **options).parameters["limit"] == 4
-    seen.clear()
-    begun.clear()
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_the_budget_shortens_trainings_but_for_a_given_length(backend: Backend) -> None:
+    options: dict[str, Any] = {"rates": (0.1,), "budget": 1e-6}
+    chosen = learning_rates(backend, settings=Settings(1, 4), **options)
+    assert chosen.parameters["limit"] == 4
     # As many images as any of the batches divides.
-    assert (
-        learning_rates(backend, settings=Settings(1, 8, limit=6), **options).parameters["limit"]
-        == 6
+    given = learning_rates(backend, settings=Settings(1, 8, limit=6), **options)
+    assert given.parameters["limit"] == 6
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_progress_counts_through_all_trainings(backend: Backend) -> None:
+    batches: list[tuple[int, int]] = []
+    begun: list[str] = []
+    learning_rates(
+        backend,
+        rates=(0.1,),
+        budget=1e-6,
+        settings=Settings(1, 8, limit=6),
+        on_batch=lambda epoch, images: batches.append((epoch, images)),
+        on_training=begun.append,
     )
-    # Progress counts through all trainings.
-    epochs, images = zip(*seen, strict=True)
-    assert list(epochs) == sorted(epochs)
+    epochs = [epoch for epoch, _ in batches]
+    assert epochs == sorted(epochs)
     assert set(epochs) == {1, 2, 3, 4, 5}
-    assert sum(images) == 5 * 48
-    assert [line.split(":")[0] for line in begun] == [
-        f"training {number} of 5" for number in range(1, 6)
-    ]
+    assert sum(images for _, images in batches) == 5 * 48
+    titles = [line.split(":")[0] for line in begun]
+    assert titles == [f"training {number} of 5" for number in range(1, 6)]
 
 
 @pytest.mark.parametrize("epochs", [1, 4])
 def test_steps_fit_the_seconds_of_all_epochs(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, epochs: int
 ) -> None:
-    monkeypatch.setattr(
-        module, "train_once", lambda *args: 0.5 * args[3].last_epoch * args[3].limit
-    )
+    seconds_of_step = 0.5
+
+    def train_once(*arguments: Any) -> float:
+        settings = arguments[3]
+        return seconds_of_step * settings.last_epoch * settings.limit
+
+    monkeypatch.setattr(module, "train_once", train_once)
     monkeypatch.setattr(module, "measure", lambda _, train: (0.0, train()))
     data = small("learning-rates")["data"]
-    # Of half a second each.
-    assert module.steps_that_fit(backend, data, Settings(epochs, 8), 1.0, 0.5 * epochs * 51) == 50
+    seconds = seconds_of_step * epochs * 51
+    assert module.steps_that_fit(backend, data, Settings(epochs, 8), 1.0, seconds) == 50

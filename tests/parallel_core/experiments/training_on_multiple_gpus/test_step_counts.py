@@ -1,6 +1,7 @@
 """What is counted of a training's steps: computations at the same time, and early exchanges."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,62 +17,89 @@ UPDATE = "launch sgd_while_finite"
 
 
 def run(
-    name: str, device: str, start: int, end: int, kind: SpanKind = "compute", at: int | None = None
+    name: str,
+    device: str,
+    start: int,
+    end: int,
+    kind: SpanKind = "compute",
+    launched: int | None = None,
 ) -> Span:
-    return Span(name, kind, device, "compute", start, end, at)
+    """Return an operation on a device."""
+    return Span(name, kind, device, "compute", start, end, launched)
 
 
-def step(start: int, second: int, exchanged: int) -> Sequence[Span]:
-    """Return a step of 30 units; the second device computes, and a gradient is exchanged, when it
-    is said.
+def step(start: int, second_delay: int, exchange_delay: int) -> Sequence[Span]:
+    """Return a step of 30 units on two devices.
+
+    The delays count from the step's start: that of the second device's computation, and that of the
+    exchange of a gradient.
     """
-    calls = [Span(UPDATE, "host", "host", "Python", start + at, start + at + 1) for at in (1, 3)]
-    devices = {"cpu:1": start, "cpu:2": start + second}
+    second_start = start + second_delay
+    exchange_start = start + exchange_delay
     return [
-        *calls,
-        *(run("conv2d", device, at + 4, at + 7) for device, at in devices.items()),
-        *(run("conv2d backward", device, at + 7, at + 12) for device, at in devices.items()),
-        run("add", "cpu:1", start + exchanged, start + exchanged + 1, "exchange"),
-        run("reshape", "cpu:1", start + 28, start + 29, at=start + 1),
-        run("reshape", "cpu:2", start + 28, start + 29, at=start + 3),
+        Span(UPDATE, "host", "host", "Python", start + 1, start + 2),
+        Span(UPDATE, "host", "host", "Python", start + 3, start + 4),
+        run("conv2d", "cpu:1", start + 4, start + 7),
+        run("conv2d", "cpu:2", second_start + 4, second_start + 7),
+        run("conv2d backward", "cpu:1", start + 7, start + 12),
+        run("conv2d backward", "cpu:2", second_start + 7, second_start + 12),
+        run("add", "cpu:1", exchange_start, exchange_start + 1, "exchange"),
+        # The last operations of both updates.
+        run("reshape", "cpu:1", start + 28, start + 29, launched=start + 1),
+        run("reshape", "cpu:2", start + 28, start + 29, launched=start + 3),
     ]
+
+
+def stretched(span: Span, factor: int) -> Span:
+    """Return a span whose times are multiplied by a factor."""
+    launched = None if span.launched is None else span.launched * factor
+    return span._replace(start=span.start * factor, end=span.end * factor, launched=launched)
 
 
 def repetition(steps: Sequence[Sequence[Span]], factor: int = 1) -> Repetition:
-    spans = sorted((span for spans in steps for span in spans), key=lambda span: span.start)
-    stretched = [
-        span._replace(
-            start=span.start * factor,
-            end=span.end * factor,
-            launched=None if span.launched is None else span.launched * factor,
-        )
-        for span in spans
-    ]
-    return repetition_of(stretched)
+    """Return a recorded repetition of steps, whose times are multiplied by a factor."""
+    spans = [stretched(span, factor) for span in chain.from_iterable(steps)]
+    return repetition_of(sorted(spans, key=lambda span: span.start))
 
 
-@given(st.integers(1, 10**9))
+@given(factor=st.integers(1, 10**9))
 def test_steps_are_counted_by_order_however_long_they_take(factor: int) -> None:
-    mixed = repetition([step(0, 1, 9), step(30, 12, 27), step(60, 2, 16)], factor)
+    both_early = step(0, second_delay=1, exchange_delay=9)
+    in_turn = step(30, second_delay=12, exchange_delay=27)
+    late_exchange = step(60, second_delay=2, exchange_delay=16)
+    mixed = repetition([both_early, in_turn, late_exchange], factor)
     # Updates run at the same time too: of the step that they begin.
     assert steps_on_several_devices(mixed) == (3, 3)
     assert steps_with_early_exchange(mixed) == (1, 3)
-    first_in_turn = repetition([step(0, 12, 9), step(30, 1, 27)], factor)
-    assert steps_on_several_devices(first_in_turn) == (1, 2)
+    first_in_turn = [
+        step(0, second_delay=12, exchange_delay=9),
+        step(30, second_delay=1, exchange_delay=27),
+    ]
+    assert steps_on_several_devices(repetition(first_in_turn, factor)) == (1, 2)
 
 
 def test_what_runs_on_one_thread_is_in_turn() -> None:
-    spans = [span._replace(device="cpu") for span in step(0, 12, 26) if span.kind != "host"]
-    calls = [span for span in step(0, 12, 26) if span.kind == "host"]
-    alone = repetition([[*calls, *spans[:-2], spans[-2]._replace(end=28), spans[-1]]])
+    spans = step(0, second_delay=12, exchange_delay=26)
+    calls = [span for span in spans if span.kind == "host"]
+    *operations, first_update, second_update = [
+        span._replace(device="cpu") for span in spans if span.kind != "host"
+    ]
+    # On one thread the first update ends before the second one begins.
+    first_update = first_update._replace(end=second_update.start)
+    alone = repetition([[*calls, *operations, first_update, second_update]])
     assert steps_on_several_devices(alone) == (0, 1)
     assert steps_with_early_exchange(alone) == (0, 1)
 
 
-def test_without_known_updates_nothing_is_counted() -> None:
+def test_without_known_updates_no_step_is_counted() -> None:
     unknown = [span._replace(launched=None) for span in step(0, 1, 9)]
     assert steps_on_several_devices(repetition([unknown])).of == 0
-    compiled = [span._replace(name="value_and_gradients") for span in step(0, 1, 9)]
-    calls = [span._replace(name=UPDATE) if span.kind == "host" else span for span in compiled]
-    assert steps_on_several_devices(repetition([calls])) == (1, 1)
-    assert steps_with_early_exchange(repetition([calls])).of == 0
+
+
+def test_exchanges_of_a_compiled_step_are_not_counted() -> None:
+    compiled = [
+        span if span.kind == "host" else span._replace(name="value_and_gradients")
+        for span in step(0, 1, 9)
+    ]
+    assert steps_on_several_devices(repetition([compiled])) == (1, 1)
+    assert steps_with_early_exchange(repetition([compiled])).of == 0

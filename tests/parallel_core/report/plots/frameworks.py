@@ -18,41 +18,40 @@ def mxnet_async(products: int = 10) -> Timeline:
     """Make products on cpu:1, whose results are copied by cpu:2's only queue while the next ones
     run.
     """
-    made = overlap_timeline(products=products, product=PRODUCT, copy=COPY)
-    spans = (
+    timeline = overlap_timeline(products=products, product=PRODUCT, copy=COPY)
+    spans = tuple(
         span._replace(operator="_npi_matmul") if span.name == "matmul" else span
-        for span in made.spans
+        for span in timeline.spans
     )
-    return replace(made, source="mxnet 1.9.1, async engine", spans=tuple(spans))
+    return replace(timeline, source="mxnet 1.9.1, async engine", spans=spans)
 
 
 def torch_async(products: int = 10) -> Timeline:
     """Make the same with a queue for copies on the first device."""
-    made = overlap_timeline(products=products, product=PRODUCT, copy=COPY)
-    spans = (
+    timeline = overlap_timeline(products=products, product=PRODUCT, copy=COPY)
+    spans = tuple(
         span._replace(device=FIRST, queue="copy") if span.device == SECOND else span
-        for span in made.spans
+        for span in timeline.spans
     )
-    return replace(made, source="torch 2.13.0, async engine", spans=tuple(spans))
+    return replace(timeline, source="torch 2.13.0, async engine", spans=spans)
 
 
 def torch_sync(products: int = 10) -> Timeline:
     """Make the same on the calling thread alone."""
-    made = overlap_timeline(products=products, product=PRODUCT, copy=COPY, synchronous=True)
-    spans = tuple(span for span in made.spans if span.kind != "host")
-    return replace(made, source="torch 2.13.0, sync engine", spans=spans)
+    timeline = overlap_timeline(products=products, product=PRODUCT, copy=COPY, synchronous=True)
+    spans = tuple(span for span in timeline.spans if span.kind != "host")
+    return replace(timeline, source="torch 2.13.0, sync engine", spans=spans)
 
 
 def many_small(count: int = 100_000) -> Timeline:
     """Make increments of 20 μs on two devices: dense on one, with long gaps on the other."""
     spans = []
     for number in range(count // 2):
-        at = 25_000 * number
-        spans.append(Span("add", "compute", FIRST, "compute", at, at + 20_000))
-        spans.append(Span("add", "compute", SECOND, "compute", at, at + 2_000))
-    return Timeline(
-        "torch 2.13.0, async engine", tuple(spans), (Window("increments", 0, 25_000 * count),)
-    )
+        start = 25_000 * number
+        spans.append(Span("add", "compute", FIRST, "compute", start, start + 20_000))
+        spans.append(Span("add", "compute", SECOND, "compute", start, start + 2_000))
+    case = Window("increments", 0, 25_000 * count)
+    return Timeline("torch 2.13.0, async engine", tuple(spans), (case,))
 
 
 def many_queues(count: int) -> Timeline:
