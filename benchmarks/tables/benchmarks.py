@@ -86,11 +86,13 @@ def network(folder: Path) -> str:
     return "\n\n".join([*written["notes"], source_of(folder, {name: written}).strip()])
 
 
-def findings(folder: Path, name: str) -> str:
-    """Give all findings of a benchmark, by its file's name: a column for each framework, if that
-    makes fewer rows.
+def findings(folder: Path, name: str, *steps: str) -> str:
+    """Give the findings of a benchmark, by its file's name: a column for each framework, if that
+    makes fewer rows. Of steps, only theirs.
     """
     by_name, source = _read(folder, name)
+    if steps:
+        by_name = {one: by_name[one] for one in by_name if one.partition(":")[0] in steps}
     grid = _grid(by_name.values(), lambda one: FRAMEWORK.sub("", one.name))
     frameworks = sorted({framework for row in grid.values() for framework in row})
     if "" in frameworks or any(len(cell) > 1 for row in grid.values() for cell in row.values()):
