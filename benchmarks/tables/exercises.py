@@ -25,7 +25,7 @@ SHOWN, SHOWN_ON = "parallel", ("torch", "async")
 """The experiment, backend and engine of which the pages show what a run prints."""
 TRACED = "overlap"
 """The experiment of which they show what is printed of a trace."""
-WIDTH = 96
+WIDTH = 80
 """Characters of a printed line."""
 
 
