@@ -82,7 +82,7 @@ test-jax: $(JAX)/ready
 test-matrix: $(TOOLS)
 	$(BIN)/python -m benchmarks.harness.environments
 
-# Six benchmarks (benchmarks/run_all.py), one after the other, and which targets they met: about an hour on two cores.
+# Five benchmarks (benchmarks/run_all.py), one after the other, and which targets they met: about an hour on two cores.
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks.run_all
 

@@ -24,22 +24,15 @@ from parallel_core.system.formatting import listed
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.subprocesses import supervise
 
-SHOWN = "parallel"
-"""It is no exercise; the README shows its output, and what the other engine says."""
-TRACED, TRACED_ON = "overlap", "mxnet"
-"""The README shows what is printed of its trace."""
 SIDES = ("mxnet", "torch")
-SIDES_OF = {SHOWN: (*SIDES, "torch sync"), TRACED: (TRACED_ON,)}
-"""Backends, of exercises SIDES; one on another engine than its own has that behind its name."""
+"""Backends; one on another engine than its own has that behind its name."""
 OPTIONS: Mapping[str, Sequence[str]] = {"learning-rates": ("--limit", "100")}
 """A budget would give the frameworks trainings of different lengths."""
-WIDTH = 96
-"""Characters of a printed line."""
 NAME = "experiments/exercises.json"
 DEADLINE = 900.0
 """Seconds that a run may take."""
 RAW = ("series", "tasks", "environment")
-"""What is left out of a result."""
+"""What is left out of a result, besides the times of its cases."""
 
 
 def run_on_sides(experiment: str) -> dict[str, dict[str, Any]]:
@@ -48,7 +41,7 @@ def run_on_sides(experiment: str) -> dict[str, dict[str, Any]]:
     """
     results: dict[str, dict[str, Any]] = {}
     sizes: dict[str, Any] = {}
-    for side in SIDES_OF.get(experiment, SIDES):
+    for side in SIDES:
         results[side] = run_once(experiment, side, sizes)
         if "failed" not in results[side] and not sizes:
             parameters = results[side]["parameters"]
@@ -60,8 +53,7 @@ def run_once(experiment: str, side: str, sizes: Mapping[str, Any]) -> dict[str, 
     """Run an experiment in a fresh process and return its result without the raw values, or
     `{"failed": reason}`.
 
-    Sizes that are not among the given ones are chosen. The times of its cases are kept if it is
-    SHOWN, and the lines that were `printed` if it is TRACED.
+    Sizes that are not among the given ones are chosen.
     """
     backend, _, engine = side.partition(" ")
     options = [*OPTIONS.get(experiment, ()), *(["--engine", engine] if engine else [])]
@@ -69,11 +61,6 @@ def run_once(experiment: str, side: str, sizes: Mapping[str, Any]) -> dict[str, 
         options += [f"--{name}", str(value)]
     with TemporaryDirectory() as folder:
         json_file = Path(folder) / "result.json"
-        files = [
-            "--json",
-            str(json_file),
-            *(["--trace", f"{folder}/trace.json"] if experiment == TRACED else []),
-        ]
         program = (
             sys.executable,
             "-P",
@@ -84,16 +71,12 @@ def run_once(experiment: str, side: str, sizes: Mapping[str, Any]) -> dict[str, 
             "--backend",
             backend,
         )
-        command = ("env", f"COLUMNS={WIDTH}", *program, *options, *files)
+        command = (*program, *options, "--json", str(json_file))
         outcome = asyncio.run(supervise(command, DEADLINE, set(core_numbers())))
         if outcome.timed_out or not json_file.exists():
             return {"failed": outcome.reason(DEADLINE)}
         kept = {name: value for name, value in read_json(json_file).items() if name not in RAW}
-    if experiment != SHOWN:
-        kept["cases"] = []
-    if experiment == TRACED:
-        kept["printed"] = [line.rstrip() for line in outcome.output.splitlines()]
-    return kept
+    return {**kept, "cases": []}
 
 
 def with_source(
@@ -116,9 +99,7 @@ def main(out: Path, names: Sequence[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = describe_machine()
     runs: dict[str, Mapping[str, Any]] = read_json(path)["runs"] if names and path.exists() else {}
-    for name in names or [
-        one.name for one in EXPERIMENTS.values() if one.occasion or one.name in SIDES_OF
-    ]:
+    for name in names or [one.name for one in EXPERIMENTS.values() if one.occasion]:
         click.echo(name, err=True)
         runs[name] = with_source(machine, run_on_sides(name))
         write_json(path, {"schema": 1, "benchmark": "exercises", "runs": runs})

@@ -22,7 +22,6 @@ from backends.errors import unknown
 from benchmarks import self_test
 from benchmarks.harness.findings import page, read_json, write_text
 from benchmarks.tables.benchmarks import (
-    environments,
     findings,
     how_fast,
     network,
@@ -34,7 +33,7 @@ from benchmarks.tables.exercises import answer, first_run, trace
 
 OF_EXERCISES = (first_run, answer, trace)
 OF_COMPARISONS = (comparison_answer, planted_faults)
-OF_BENCHMARKS = (variants, findings, processes, network, how_fast, environments)
+OF_BENCHMARKS = (variants, findings, processes, network, how_fast)
 TABLES: Mapping[str, Callable[..., str]] = {
     table.__name__.replace("_", "-"): table
     for table in (*OF_EXERCISES, *OF_COMPARISONS, *OF_BENCHMARKS)

@@ -10,16 +10,12 @@ from typing import Any
 from backends.registry import names, title
 from backends.registry.variants import all_variants, in_words
 from benchmarks.experiments.variants import SHOWN, contrasts
-from benchmarks.harness.environments import NAME as ENVIRONMENTS
 from benchmarks.harness.findings import read_json, source_of
 from benchmarks.harness.targets import Finding, markdown_table
 from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.system.formatting import figure
 
 FRAMEWORK = re.compile(rf"\b({'|'.join(map(re.escape, names()))})\b( async| sync)?(: |, | )?")
-
-
-NAMES = {"python": "Python", "numpy": "NumPy"}
 
 
 def _read(folder: Path, name: str) -> tuple[dict[str, Finding], str]:
@@ -86,11 +82,13 @@ def network(folder: Path) -> str:
     return "\n\n".join([*written["notes"], source_of(folder, {name: written}).strip()])
 
 
-def findings(folder: Path, name: str) -> str:
-    """Give all findings of a benchmark, by its file's name: a column for each framework, if that
-    makes fewer rows.
+def findings(folder: Path, name: str, *steps: str) -> str:
+    """Give the findings of a benchmark, by its file's name: a column for each framework, if that
+    makes fewer rows. Of steps, only theirs.
     """
     by_name, source = _read(folder, name)
+    if steps:
+        by_name = {one: by_name[one] for one in by_name if one.partition(":")[0] in steps}
     grid = _grid(by_name.values(), lambda one: FRAMEWORK.sub("", one.name))
     frameworks = sorted({framework for row in grid.values() for framework in row})
     if "" in frameworks or any(len(cell) > 1 for row in grid.values() for cell in row.values()):
@@ -180,41 +178,3 @@ def _summary(findings: Sequence[Finding]) -> str:
     verdicts = Counter(one.verdict for one in findings if one.verdict)
     counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     return f"{min(estimates):.2f}–{max(estimates):.2f} {findings[0].unit}: {counted}"
-
-
-def environments(folder: Path) -> str:
-    """Give a row to each environment: its versions, and what came of tests, random programs and
-    experiments there.
-    """
-    written = read_json(folder / ENVIRONMENTS)
-    rows = []
-    for one in written["environments"]:
-        versions = ", ".join(
-            f"{NAMES.get(name, name)} {version}" for name, version in one["versions"].items()
-        )
-        tests = [
-            f"{one['tests'][what]:,} {what}"
-            for what in ("passed", "failed", "skipped")
-            if one["tests"][what]
-        ]
-        told = " ".join(one["conformance"].values()).replace(",", "")
-        programs, found = (
-            sum(map(int, re.findall(rf"(\d+) {what}", told))) for what in ("programs", "found")
-        )
-        ends = one["experiments"]
-        failed = [
-            f"{name}: {end}" for name, end in ends.items() if end not in ("measured", "disturbed")
-        ]
-        ran = "; ".join([f"{len(ends) - len(failed)} of {len(ends)} ran", *failed])
-        result = ", ".join(tests) or one["tests"]["reason"]
-        rows.append(
-            [
-                versions,
-                result,
-                f"{programs:,} programs, {found} found",
-                ran,
-                one["utc"].partition("T")[0],
-            ]
-        )
-    headings = ["environment", "backends' tests", "random programs", "experiments", "tried"]
-    return "\n".join([markdown_table(headings, rows), source_of(folder, {ENVIRONMENTS: written})])

@@ -1,6 +1,7 @@
 """What `compare` gave, and how often it names a fault that was planted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from parallel_core.comparison.storage import read_comparison
 from parallel_core.report.charts import dispatch_chart, layers_chart
 from parallel_core.report.plots.svg import titled
 
+PICTURE_WIDTH = 520.0
+"""Letters of a picture of this width can be read on a telephone."""
+
 
 def pictures(folder: Path) -> dict[str, str]:
     """Draw what the gallery shows of a comparison: SVG, by file name."""
@@ -27,11 +31,11 @@ def pictures(folder: Path) -> dict[str, str]:
         ),
         "layers.svg": (
             next(layers, None),
-            "Adding 1 to a small array: the operation, and what comes on top of it",
+            "Adding 1 to a small array, and what comes on top",
         ),
     }
     return {
-        name: titled(chart, title).decode()
+        name: titled(replace(chart, width=PICTURE_WIDTH), title, width=PICTURE_WIDTH).decode()
         for name, (chart, title) in charts.items()
         if chart is not None
     }

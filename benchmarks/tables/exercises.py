@@ -3,63 +3,61 @@ exercise.
 """
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from backends.errors import unknown
 from backends.registry import title
-from benchmarks.experiments.exercises import NAME, SHOWN, TRACED, TRACED_ON, WIDTH
+from benchmarks.experiments.exercises import NAME
 from benchmarks.harness.findings import read_json, source_of
 from benchmarks.harness.targets import markdown_table
+from parallel_core.comparison.storage import read_comparison
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.runner.conclusions import answer_of
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
-from parallel_core.measurement.fresh_process import run_arguments
-from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import figure
-from parallel_core.system.machine import describe_machine
 from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.result import show, show_again
+from parallel_core.terminal.result import show
+from parallel_core.terminal.timeline import show_figures, show_prices
+from parallel_core.trace_analysis.trace_files import read_ranks
+
+SHOWN, SHOWN_ON = "parallel", ("torch", "async")
+"""The experiment, backend and engine of which the pages show what a run prints."""
+TRACED = "overlap"
+"""The experiment of which they show what is printed of a trace."""
+WIDTH = 80
+"""Characters of a printed line."""
 
 
 def first_run(folder: Path) -> str:
-    """Show what a person sees of a run, and what the other engine says."""
-    run = read_json(folder / NAME)["runs"][SHOWN]
-    left_out = {"series": {}, "environment": describe_machine()}
-    first, other = (
-        Result.from_json({**left_out, **run["results"][side]}) for side in ("torch", "torch sync")
+    """Show what a run prints above its answer: that of one process of a comparison."""
+    measured = read_comparison(folder)
+    (cell,) = (
+        results
+        for results in measured.of(SHOWN)
+        if (results.cell.backend, results.cell.engine) == SHOWN_ON
     )
     stream = io.StringIO()
     console = terminal_console(file=stream, width=WIDTH, color_system=None)
-    show(first, console)
-    given = {"backend": "torch"}
-    show_again(first, given, console)
-    sizes = EXPERIMENTS[SHOWN].sizes_chosen_in(first, given)
-    lines = [
-        f"$ parallel-core run {run_arguments(SHOWN, given)}",
-        *(line.rstrip() for line in stream.getvalue().strip().splitlines()),
-        "",
-        f"$ parallel-core run {run_arguments(SHOWN, {**given, **sizes, 'engine': 'sync'})}",
-        *answer_of(EXPERIMENTS[SHOWN].metrics, EXPERIMENTS[SHOWN].changes, other).sentences[:1],
-    ]
-    return _printed(folder, lines, run)
+    show(cell.valid[0], console, answered=False)
+    source = {"comparison.json": {"machine": {**measured.machine, "utc": measured.utc}}}
+    return _printed(stream, source_of(folder, source))
 
 
 def trace(folder: Path) -> str:
-    """Show what is printed of a trace: its longest case, and how it agrees with the clock."""
-    run = read_json(folder / NAME)["runs"][TRACED]
-    lines = run["results"][TRACED_ON]["printed"]
-    # The table of all cases comes before, and what agrees comes behind.
-    first = next((place for place, line in enumerate(lines) if line.startswith("“")), 0)
-    last = next(
-        (place for place, line in enumerate(lines) if line.startswith("Of the other ")), len(lines)
-    )
-    return _printed(folder, lines[first:last], run)
+    """Show what is printed of a trace of the experiment that hides copies."""
+    path = folder / f"{TRACED}.json.gz"
+    (recorded,) = read_ranks([path]).values()
+    stream = io.StringIO()
+    console = terminal_console(file=stream, width=WIDTH, color_system=None)
+    show_figures(recorded.figures, console, EXPERIMENTS[TRACED].case)
+    show_prices(recorded.prices, console)
+    return _printed(stream, f"\nFrom [{path.name}]({path}).")
 
 
-def _printed(folder: Path, lines: Sequence[str], run: Mapping[str, Any]) -> str:
-    return "\n".join(["```text", *lines, "```", source_of(folder, {NAME: run})])
+def _printed(stream: io.StringIO, source: str) -> str:
+    lines = (line.rstrip() for line in stream.getvalue().strip().splitlines())
+    return "\n".join(["```text", *lines, "```", source])
 
 
 def answer(folder: Path, name: str) -> str:

@@ -33,10 +33,14 @@ def _of(experiment: Experiment, texts_written: Mapping[str, str]) -> dict[tuple[
         for metric in experiment.metrics
     }
     texts: dict[tuple[str, ...], str] = {}
+    said_before: set[str] = set()
     for name in (*counted, *means, *together):
         names = together.get(name, (name,))
         more = by_names.get(names, "")
         said = means.get(name, "") if len(names) == 1 else ""
+        if more and said in said_before:
+            said = ""
+        said_before.add(said)
         text = more or counted[name] if name in counted else f"{said} {more}".strip()
         if not text:
             raise ValueError(f"nothing says what {name} of {experiment.name} is: {WRITTEN.name}")

@@ -27,6 +27,7 @@ SMALLER = {
     "size=300": "size=64",
     "size=400": "size=64",
     "size=600": "size=64",
+    "size=640": "size=64",
     "deepest=16": "deepest=2",
     "steps=1000": "steps=100",
     "largest=2**17": "largest=2**12",
