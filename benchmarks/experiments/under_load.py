@@ -99,7 +99,9 @@ def bound_or_none(bound: float) -> float | None:
 
 def codes_of(count: Count, said: Counted) -> dict[str, int]:
     """Return how many repetitions of a count meant what, by the answers' codes."""
-    return dict(Counter(count.band(seen, said.of).code for seen in said.repetitions))
+    of_each = said.of_each or (said.of,) * len(said.repetitions)
+    bands = map(count.band, said.repetitions, of_each)
+    return dict(Counter(band.code for band in bands))
 
 
 def table(runs: Mapping[str, Sequence[Run]]) -> str:
@@ -108,6 +110,9 @@ def table(runs: Mapping[str, Sequence[Run]]) -> str:
     quiet = {identity(run): run for run in runs.get(QUIET, ())}
     rows = []
     for of, calm in quiet.items():
+        if FAILED in calm:
+            rows.append([*of, FAILED, calm[FAILED], *("–" for _ in loads)])
+            continue
         loaded = [found(runs[load], of) for load in loads]
         for name, codes in calm.get("counts", {}).items():
             usual = max(codes, key=lambda code: codes[code])
@@ -184,9 +189,10 @@ def main(
     written = read_json(path) if path.exists() else {"runs": {}}
     runs: dict[str, list[Run]] = written["runs"]
     of_load = runs.setdefault(str(processes), [])
-    given = {"--count": repetitions, "--budget": budget}
-    options = [word for name, value in given.items() if value for word in (name, str(value))]
     for name in names or [one.name for one in EXPERIMENTS.values() if one.counts]:
+        options = [] if repetitions is None else ["--count", str(repetitions)]
+        if budget is not None and EXPERIMENTS[name].budget is not None:
+            options += ["--budget", str(budget)]
         for backend, on_engine in product(BACKENDS, [engine] if engine else ENGINES):
             with spinning(processes):
                 run = run_once(name, backend, on_engine, options)

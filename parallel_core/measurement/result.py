@@ -127,6 +127,8 @@ class Counted:
     """What saw it: `torch's profiler`."""
     repetitions: tuple[int, ...]
     """The count of each repetition that was recorded, of which `count` is the middle one."""
+    of_each: tuple[int, ...] = ()
+    """Of how many each repetition counted; empty if all counted of as many."""
     alongside: float | None = None
     """The share of the copies' time during which something was computed, the median of the
     repetitions; None if nothing is copied. Load stretches it.

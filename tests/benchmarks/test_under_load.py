@@ -56,3 +56,9 @@ def test_processes_that_spin_end_with_the_runs_beside_them() -> None:
     with spinning(2) as processes:
         assert [process.poll() for process in processes] == [None, None]
     assert all(process.poll() is not None for process in processes)
+
+
+def test_a_quiet_run_that_failed_is_named() -> None:
+    failed = {**run({}, [None, None, None]), "failed": "no such option"}
+    del failed["metric"]
+    assert rows({"0": [failed], "2": []}) == [["failed", "no such option", "–"]]

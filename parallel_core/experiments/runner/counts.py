@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from statistics import median, median_low
+from statistics import median
 
 from backends import Backend
 from backends.profiling import Timeline, case_text
@@ -209,12 +209,15 @@ def middle(tallies: Sequence[Tally], witness: str, shares: Sequence[float] = ())
 
     `shares` are those of the copies' time that lay beside the computation; their median counts.
     """
-    chosen = median_low(sorted(tallies, key=lambda tally: tally.seen / tally.of))
+    by_share = sorted(tallies, key=lambda tally: tally.seen / tally.of)
+    chosen = by_share[(len(by_share) - 1) // 2]
+    of_each = tuple(tally.of for tally in tallies)
     return Counted(
         chosen.seen,
         chosen.of,
         witness,
         tuple(tally.seen for tally in tallies),
+        of_each=of_each if len(set(of_each)) > 1 else (),
         alongside=median(shares) if shares else None,
     )
 

@@ -200,8 +200,15 @@ def test_of_several_repetitions_the_middle_one_counts() -> None:
     assert counted.of == 25
     assert counted.repetitions == (24, 3, 25)
     assert counted.alongside is None
+    assert counted.of_each == ()
     shared = middle([Tally(24, 25), Tally(25, 25)], "torch", shares=[0.5, 0.7])
     assert shared.alongside == pytest.approx(0.6)
+
+
+def test_the_middle_repetition_is_that_of_the_middle_share() -> None:
+    counted = middle([Tally(4, 4), Tally(6, 12), Tally(5, 50)], "a test")
+    assert (counted.count, counted.of) == (6, 12)
+    assert counted.of_each == (4, 12, 50)
 
 
 @contextmanager
