@@ -26,9 +26,11 @@ are named by their part and by no other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from types import MappingProxyType
+
+import numpy as np
 
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.validity import doubtful_units, main_case
@@ -100,36 +102,44 @@ class TimeDifference:
             return ""
         if self.withheld:
             return "reasons withheld"
-        named = [
-            f"{PARTS[part]} {seconds(abs(self.parts[part].estimate))}" for part in self.reasons
-        ]
-        return ", ".join(named) or "no part explains it"
+        if not self.reasons:
+            return "no part explains it"
+        reasons = []
+        for part in self.reasons:
+            difference = seconds(abs(self.parts[part].estimate))
+            reasons.append(f"{PARTS[part]} {difference}")
+        return ", ".join(reasons)
 
     @property
     def sentence(self) -> str:
-        """Both after the cells: `overlap: torch async against mxnet async: 30 ms (28–31) slower;
-        issuing 30 ms.`
+        """The cells, their difference and its reasons: `overlap: torch async against mxnet async:
+        30 ms (28–31) slower; issuing 30 ms.`
         """
-        words = "; ".join(filter(None, (self.in_words, self.reasons_in_words)))
+        words = self.in_words
+        if self.reasons_in_words:
+            words += f"; {self.reasons_in_words}"
         return f"{self.cell.experiment}: {self.cell.side} against {self.against.side}: {words}."
 
 
 def account_of(results: CellResults, case: str) -> Mapping[str, tuple[float, ...]]:
-    """Return the parts of a case's time in every valid process, in seconds; nothing if no part of
-    it was measured.
+    """Return the parts of a case's time in every valid process, in seconds.
+
+    Where calls cannot be told from operations, the operations contain them. There are no parts if
+    none was measured.
     """
-    measured = ("operations", "overhead", "transfer")
-    parts = {
-        part: values for part in measured if (values := results.medians(case, f"{part}_seconds"))
-    }
-    if "operations" not in parts:
-        parts = {"operations": bare} if (bare := results.medians(case, "bare_seconds")) else {}
-    if not parts:
+    parts: dict[str, tuple[float, ...]] = {}
+    if results.medians(case, "operations_seconds"):
+        for part in ("operations", "overhead", "transfer"):
+            medians = results.medians(case, f"{part}_seconds")
+            if medians:
+                parts[part] = medians
+    elif results.medians(case, "bare_seconds"):
+        parts["operations"] = results.medians(case, "bare_seconds")
+    else:
         return {}
-    rest = (
-        time - sum(own) for time, *own in zip(results.medians(case), *parts.values(), strict=True)
-    )
-    return {**parts, "rest": tuple(rest)}
+    whole = np.asarray(results.medians(case))
+    rest = whole - np.sum([*parts.values()], axis=0)
+    return {**parts, "rest": tuple(map(float, rest))}
 
 
 def _taken_share(results: CellResults) -> float:
@@ -144,15 +154,17 @@ def _taken_share(results: CellResults) -> float:
 
 
 def systematic_errors(believed: Sequence[CellResults], case: str) -> Mapping[str, float]:
-    """Return by framework how many seconds its operations differ by between its engines, which are
-    the same ones.
-    """
-    by_backend: dict[str, list[float]] = {}
+    """Return by framework how many seconds the same operations differ by between its engines."""
+    seconds_by_backend: dict[str, list[float]] = {}
     for results in believed:
-        if operations := account_of(results, case).get("operations"):
-            by_backend.setdefault(results.cell.backend, []).append(median(operations))
+        account = account_of(results, case)
+        if "operations" in account:
+            of_engines = seconds_by_backend.setdefault(results.cell.backend, [])
+            of_engines.append(median(account["operations"]))
     return {
-        backend: max(found) - min(found) for backend, found in by_backend.items() if len(found) > 1
+        backend: max(of_engines) - min(of_engines)
+        for backend, of_engines in seconds_by_backend.items()
+        if len(of_engines) > 1
     }
 
 
@@ -170,45 +182,46 @@ def time_difference(
     """
     case = case or main_case(results, other)
     times, other_times = results.medians(case), other.medians(case)
+    time, other_time = median(times), median(other_times)
     deviation = loudness * EXPERIMENTS[results.cell.experiment].usual_deviation
-    usual, other_usual = median(times), median(other_times)
-    deviations = deviation * usual, deviation * other_usual
-    lost, lost_there = _own_losses(results, other)
+    deviations = deviation * time, deviation * other_time
+    lost, other_lost = _own_losses(results, other)
 
     ratio = differences.ratio_interval(times, other_times, deviation)
-    ratio = Interval(ratio.estimate, ratio.low * (1 - lost), ratio.high / (1 - lost_there))
+    ratio = Interval(ratio.estimate, ratio.low * (1 - lost), ratio.high / (1 - other_lost))
     verdict = differences.verdict_on(ratio, min(len(times), len(other_times)))
     seconds = differences.difference_interval(times, other_times, deviations)
-    seconds = replace(
-        seconds, low=seconds.low - lost * usual, high=seconds.high + lost_there * other_usual
-    )
+    low, high = seconds.low - lost * time, seconds.high + other_lost * other_time
+    seconds = Interval(seconds.estimate, low, high)
     account, other_account = account_of(results, case), account_of(other, case)
     parts: dict[str, Interval] = {}
-    # What only one of them has is in the other's rest.
+    # A part that only one of the cells has is in the rest of the other.
     if account.keys() == other_account.keys():
         parts = {
             part: differences.difference_interval(values, other_account[part], deviations)
             for part, values in account.items()
         }
 
-    doubts = [
-        doubt
-        for of_cell in (results, other)
-        for doubt in doubtful_units(of_cell)
-        if doubt.startswith(f"{case}: ")
-    ]
-    taken = max(_taken_share(results), _taken_share(other))
-    if taken >= TOO_BUSY:
-        doubts.append(f"other work took {percent(taken)} of the cores")
     reasons: tuple[str, ...] = ()
-    if verdict in ("faster", "slower") and not doubts:
-        error = max(errors.get(of_cell.cell.backend, 0.0) for of_cell in (results, other))
-        least = max(TRUSTED * error, SMALLEST_DIFFERENCE * min(usual, other_usual))
+    doubt = _doubt(results, other, case)
+    if verdict in ("faster", "slower") and not doubt:
+        error = max(errors.get(cell.backend, 0.0) for cell in (results.cell, other.cell))
+        least = max(TRUSTED * error, SMALLEST_DIFFERENCE * min(time, other_time))
         reasons = _reasons(seconds, parts, least)
-    withheld = doubts[0] if doubts and parts else ""
+    withheld = doubt if parts else ""
     return TimeDifference(
         results.cell, other.cell, case, ratio, verdict, seconds, parts, reasons, withheld
     )
+
+
+def _doubt(results: CellResults, other: CellResults, case: str) -> str:
+    """Say why the parts of a case's time explain nothing; empty if they may."""
+    for cell_results in (results, other):
+        for doubt in doubtful_units(cell_results):
+            if doubt.startswith(f"{case}: "):
+                return doubt
+    taken = max(_taken_share(results), _taken_share(other))
+    return f"other work took {percent(taken)} of the cores" if taken >= TOO_BUSY else ""
 
 
 def _own_losses(results: CellResults, other: CellResults) -> tuple[float, float]:
@@ -237,15 +250,17 @@ def loudness_of(cells: Iterable[CellResults]) -> float:
     return differences.loudness(known)
 
 
-def _reasons(seconds: Interval, parts: Mapping[str, Interval], least: float) -> tuple[str, ...]:
-    """Name the parts that explain a difference, with whole intervals beyond `least` seconds in its
-    direction.
+def _reasons(difference: Interval, parts: Mapping[str, Interval], least: float) -> tuple[str, ...]:
+    """Return the parts that explain a difference, the largest first.
+
+    Their whole intervals lie beyond `least` seconds in its direction.
     """
-    sign = 1 if seconds.estimate > 0 else -1
-    towards = {part: sorted((sign * one.low, sign * one.high)) for part, one in parts.items()}
-    reasons = [
-        part
-        for part, (low, _) in towards.items()
-        if low > least and sign * parts[part].estimate >= LEAST_SHARE * abs(seconds.estimate)
-    ]
-    return tuple(sorted(reasons, key=lambda part: -sign * parts[part].estimate))
+    direction = 1 if difference.estimate > 0 else -1
+    explained: dict[str, float] = {}
+    for part, interval in parts.items():
+        nearest_to_zero = min(direction * interval.low, direction * interval.high)
+        towards = direction * interval.estimate
+        is_large = towards >= LEAST_SHARE * abs(difference.estimate)
+        if is_large and nearest_to_zero > least:
+            explained[part] = towards
+    return tuple(sorted(explained, key=explained.__getitem__, reverse=True))
