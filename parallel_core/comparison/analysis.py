@@ -42,9 +42,7 @@ NO_PAIR = "No two frameworks were measured in the same experiment on the same en
 
 @dataclass(frozen=True)
 class CellAnalysis:
-    """What follows from one cell's results; a cell that is not believed has neither intervals nor a
-    ratio.
-    """
+    """The figures of one cell. A cell that is not believed has neither intervals nor a ratio."""
 
     results: CellResults
     state: CellState
@@ -111,9 +109,7 @@ class ExperimentAnalysis:
     between_engines: tuple[TimeDifference, ...]
     """For each framework, every engine against its first one."""
     answer: str
-    """The answer to the experiment's question: what its metric says of every cell; empty if no cell
-    has it.
-    """
+    """What the experiment's metric says of every cell; empty if no cell has it."""
     sentences: tuple[str, ...]
     """The answer, then all differences."""
     systematic_errors: Mapping[str, float]
@@ -155,22 +151,25 @@ class Analysis:
 
     @property
     def side_by_side(self) -> Answer | None:
-        """The answer, then what a process of each side answers, and once what would change it; None
-        if none does.
+        """The conclusions, then the answer of a process of each side, and what would change them.
+
+        It is None if no process gives an answer.
         """
-        answers = {cell.cell.side: cell.middle_result.answer for cell in self.believed}
-        given = {side: answer for side, answer in answers.items() if answer is not None}
-        if not given:
+        sentences: list[str] = []
+        sides_by_change: dict[str, list[str]] = {}
+        for cell in self.believed:
+            answer = cell.middle_result.answer
+            if answer is not None:
+                sentences.append(f"{cell.cell.side}: {' '.join(answer.sentences)}")
+                sides_by_change.setdefault(answer.would_change, []).append(cell.cell.side)
+        if not sentences:
             return None
-        sides: dict[str, list[str]] = {}
-        for side, answer in given.items():
-            sides.setdefault(answer.would_change, []).append(side)
-        changes = [
-            change if len(sides) == 1 else f"{listed(own)}: {change}"
-            for change, own in sides.items()
-        ]
-        by_side = (f"{side}: {' '.join(answer.sentences)}" for side, answer in given.items())
-        return Answer((*self.conclusions, *by_side), " ".join(changes))
+        if len(sides_by_change) == 1:
+            (change,) = sides_by_change
+        else:
+            changes = [f"{listed(sides)}: {change}" for change, sides in sides_by_change.items()]
+            change = " ".join(changes)
+        return Answer((*self.conclusions, *sentences), change)
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -194,26 +193,24 @@ def analyse(comparison: Comparison) -> Analysis:
 def _conclusions(
     comparison: Comparison, experiments: Sequence[ExperimentAnalysis]
 ) -> tuple[str, ...]:
-    """Return what figures with bands mean, then each framework against the first one.
+    """Return the answers of figures with bands, then how frameworks compare with the first one.
 
-    Of the differences between frameworks those on the first engine count, and those between
-    engines.
+    Frameworks are compared on the first engine, and across engines where each has one only.
     """
-    said = [one.answer for one in experiments if one.answer and one.experiment.main.bands]
+    conclusions = [one.answer for one in experiments if one.answer and one.experiment.main.bands]
     engines = [results.cell.engine for results in comparison.cells]
     differences = [difference for one in experiments for difference in one.between_frameworks]
     # The first engine may be missing where the first experiment was measured.
     differences.sort(key=lambda difference: engines.index(difference.cell.engine))
-    first = differences[0].cell.engine if differences else ""
-    counted = [
-        one.sentence
-        for one in differences
-        if one.cell.engine == first or one.cell.engine != one.against.engine
-    ]
-    if counted:
-        return (*said, *counted)
-    measured = {cell.cell.backend for one in experiments for cell in one.believed}
-    return (*said, (NOTHING_MEASURED, ONE_FRAMEWORK, NO_PAIR)[min(len(measured), 2)])
+    for difference in differences:
+        is_on_first_engine = difference.cell.engine == differences[0].cell.engine
+        is_across_engines = difference.cell.engine != difference.against.engine
+        if is_on_first_engine or is_across_engines:
+            conclusions.append(difference.sentence)
+    if not differences:
+        measured = {cell.cell.backend for one in experiments for cell in one.believed}
+        conclusions.append((NOTHING_MEASURED, ONE_FRAMEWORK, NO_PAIR)[min(len(measured), 2)])
+    return tuple(conclusions)
 
 
 def _analyse_experiment(
@@ -233,50 +230,59 @@ def _analyse_experiment(
     errors = systematic_errors([*believed.values()], case)
     compared = list(believed)
     against_first = [(cell, compared[0]) for cell in compared[1:]]
-    by_engine = _between_frameworks(compared, [results.cell for results in all_results])
-    by_backend = _against_first_of_group(compared, lambda cell: cell.backend)
-    found = {
+    pairs_of_frameworks = _between_frameworks(compared, [one.cell for one in all_results])
+    pairs_of_engines = _against_first_of_group(compared, lambda cell: cell.backend)
+    all_pairs = dict.fromkeys((*against_first, *pairs_of_frameworks, *pairs_of_engines))
+    difference_of = {
         (cell, other): time_difference(believed[cell], believed[other], case, errors, loudness)
-        for cell, other in dict.fromkeys((*against_first, *by_engine, *by_backend))
+        for cell, other in all_pairs
     }
-    from_first = {cell: found[cell, first] for cell, first in against_first}
+    from_first = {cell: difference_of[cell, first] for cell, first in against_first}
     cells = tuple(
-        _analyse_cell(one, *assessments[one.cell], case, from_first.get(one.cell))
-        for one in all_results
+        _analyse_cell(results, *assessments[results.cell], case, from_first.get(results.cell))
+        for results in all_results
     )
-    between_frameworks = tuple(found[pair] for pair in by_engine)
-    between_engines = tuple(found[pair] for pair in by_backend)
+    between_frameworks = tuple(difference_of[pair] for pair in pairs_of_frameworks)
+    between_engines = tuple(difference_of[pair] for pair in pairs_of_engines)
     answer = _answer(experiment, cells)
-    sentences = (
-        *filter(None, [answer]),
-        *(one.sentence for one in (*between_frameworks, *between_engines)),
-    )
+    sentences = [difference.sentence for difference in (*between_frameworks, *between_engines)]
+    if answer:
+        sentences.insert(0, answer)
     return ExperimentAnalysis(
-        experiment, case, cells, between_frameworks, between_engines, answer, sentences, errors
+        experiment,
+        case,
+        cells,
+        between_frameworks,
+        between_engines,
+        answer,
+        tuple(sentences),
+        errors,
     )
 
 
 def _answer(experiment: Experiment, cells: Sequence[CellAnalysis]) -> str:
-    """Say what an experiment's figure means on the cells that have it: a sentence for each band;
-    empty without cells.
+    """Return a sentence for each band of an experiment's metric, with the cells that lie in it.
 
-    What does not lie in one band has its bounds, too.
+    A figure that lies in no band by itself has its bounds. Without figures the answer is empty.
     `The devices worked at the same time: mxnet async (1.98 of 2), torch async (1.97 of 2).`
     """
     main = experiment.main
-    groups: dict[str, list[str]] = {}
+    figures_by_meaning: dict[str, list[str]] = {}
     for cell in cells:
-        if (interval := cell.metric) is not None:
-            result = cell.results.valid[0]
-            is_exact = not main.bands or main.place(interval, result) is not None
-            written = (
-                main.in_short(interval.estimate, result)
-                if is_exact
-                else main.write(interval, result)
-            )
-            says = _meaning(main, interval, result)
-            groups.setdefault(says, []).append(f"{cell.cell.side} ({written})")
-    return " ".join(f"{says}: {', '.join(figures)}." for says, figures in groups.items())
+        interval = cell.metric
+        if interval is None:
+            continue
+        result = cell.results.valid[0]
+        if main.bands and main.place(interval, result) is None:
+            figure = main.write(interval, result)
+        else:
+            figure = main.in_short(interval.estimate, result)
+        figures = figures_by_meaning.setdefault(_meaning(main, interval, result), [])
+        figures.append(f"{cell.cell.side} ({figure})")
+    sentences = [
+        f"{meaning}: {', '.join(figures)}." for meaning, figures in figures_by_meaning.items()
+    ]
+    return " ".join(sentences)
 
 
 def _meaning(main: Metric, interval: Interval, result: Result) -> str:
@@ -289,26 +295,24 @@ def _meaning(main: Metric, interval: Interval, result: Result) -> str:
 def _between_frameworks(believed: Sequence[Cell], cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     """Pair every believed cell with that of the first framework on its engine.
 
-    If no framework was to run on several engines, the first one of every other engine is paired
+    If no framework was to run on several engines, the first cell of every other engine is paired
     with the first of all.
     """
     pairs = _against_first_of_group(believed, lambda cell: cell.engine)
-    if len({cell.backend for cell in cells}) < len(cells):
-        return pairs
-    firsts = {cell.engine: cell for cell in reversed(believed)}
-    return [
-        *pairs,
-        *(
-            (cell, believed[0])
-            for cell in reversed(firsts.values())
-            if cell.engine != believed[0].engine
-        ),
-    ]
+    has_several_engines = len({cell.backend for cell in cells}) < len(cells)
+    if not has_several_engines:
+        seen_engines = {cell.engine for cell in believed[:1]}
+        for cell in believed:
+            if cell.engine not in seen_engines:
+                seen_engines.add(cell.engine)
+                pairs.append((cell, believed[0]))
+    return pairs
 
 
 def _against_first_of_group(
     cells: Sequence[Cell], group: Callable[[Cell], str]
 ) -> list[tuple[Cell, Cell]]:
+    """Pair every cell with the first one of its group."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(group(cell), []).append(cell)
@@ -340,29 +344,27 @@ def _analyse_cell(
 
 
 def interval_of(values: Sequence[float]) -> Interval:
-    """Return the median of the finite values, with its interval; of too few without bounds, which
-    would reach far.
-    """
-    known = [value for value in values if math.isfinite(value)]
-    interval = median_interval(known) if known else Interval(math.nan, math.nan, math.nan)
-    return (
-        interval
-        if len(known) >= FEWEST_FOR_A_VERDICT
-        else replace(interval, low=-math.inf, high=math.inf)
-    )
+    """Return the median of the finite values with its interval, which is unbounded for few."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return Interval(math.nan, -math.inf, math.inf)
+    interval = median_interval(finite)
+    if len(finite) < FEWEST_FOR_A_VERDICT:
+        # The bounds of so few would reach far.
+        return replace(interval, low=-math.inf, high=math.inf)
+    return interval
 
 
 def _curves(results: CellResults) -> dict[str, tuple[Interval, ...]]:
-    curves, first = EXPERIMENTS[results.cell.experiment].curves, results.valid[0]
-    if curves is None or curves.over not in first.series:
+    """Return a cell's curves by label, with an interval for each point."""
+    curves = EXPERIMENTS[results.cell.experiment].curves
+    if curves is None or curves.over not in results.valid[0].series:
         return {}
-    by_process = [labelled(result.series, curves.quantity) for result in results.valid]
+    values_by_label: dict[str, list[tuple[float, ...]]] = {}
+    for result in results.valid:
+        for label, values in labelled(result.series, curves.quantity).items():
+            values_by_label.setdefault(label, []).append(values)
     return {
-        label: tuple(
-            map(
-                interval_of,
-                zip(*(series[label] for series in by_process if label in series), strict=False),
-            )
-        )
-        for label in labelled(first.series, curves.quantity)
+        label: tuple(map(interval_of, zip(*values, strict=False)))
+        for label, values in values_by_label.items()
     }

@@ -272,7 +272,7 @@ def test_a_trace_without_anything_to_draw_says_why(
 
 def test_a_comparison_without_traces_says_nothing_of_timelines() -> None:
     page = render(analyse(compared()))
-    section = page.partition('<section id="overlap">')[2].partition("</section>")[0]
+    section = page.partition('<section id="overlap"')[2].partition("</section>")[0]
     assert section
     assert "imeline" not in section
 
