@@ -1,6 +1,4 @@
-"""What is compared: cells, each one experiment on one backend and engine, and the results of their
-processes.
-"""
+"""Cells of a comparison, each an experiment on a backend and engine, with their results."""
 
 import math
 from collections.abc import Mapping
@@ -42,11 +40,11 @@ class Cell:
         return f"{self.backend} {self.engine}".rstrip()
 
     def matches(self, result: Result) -> bool:
-        """Return whether a result is of this cell; an engine that a backend takes by itself may be
-        any.
-        """
-        engine = OWN_ENGINE if self.engine == OWN_ENGINE else result.backend["engine"]
-        return Cell(result.experiment, result.backend["name"], engine) == self
+        """Return whether a result is of this cell."""
+        if (self.experiment, self.backend) != (result.experiment, result.backend["name"]):
+            return False
+        # An engine that a backend takes by itself may be any.
+        return self.engine in (OWN_ENGINE, result.backend["engine"])
 
     def __str__(self) -> str:
         return f"{self.experiment} on {self.side}"
@@ -136,11 +134,14 @@ class CellResults:
         return tuple(case for result in self.valid for case in result.cases if case.name == name)
 
     def medians(self, case: str, which: str = "seconds") -> tuple[float, ...]:
-        """Return the median of a case's seconds in every valid process; nothing if one of them has
-        none.
+        """Return the median of a case's seconds in every valid process.
+
+        `which` is the field of the seconds. There are no medians if a process has no such seconds.
         """
-        seconds = [getattr(one, which) for one in self.cases(case)]
-        return tuple(map(median, seconds)) if all(seconds) else ()
+        seconds_of_processes = [getattr(of_process, which) for of_process in self.cases(case)]
+        if not all(seconds_of_processes):
+            return ()
+        return tuple(map(median, seconds_of_processes))
 
     def metric(self, name: str) -> tuple[float, ...]:
         """Return a metric of every valid process that has it as a number."""
@@ -161,25 +162,27 @@ class CellResults:
         cell = Cell(read["experiment"], read["backend"], read["engine"])
         results = tuple(map(Result.from_json, read["results"]))
         for result in results:
-            msgspec.convert(result.backend, _SavedBackend)
-            msgspec.convert(result.environment, _SavedMachine)
-            if not cell.matches(result):
-                raise ValueError(f"{cell} holds a result of another cell")
-            if any(
-                not 0 <= place < own
-                for own, task in enumerate(result.tasks)
-                for place in task.after
-            ):
-                raise ValueError(f"{cell} holds a task that waits for a later one")
-        found = cls(cell, results, tuple(read["failures"]))
-        # A cell's processes are counted together.
-        for what, kinds in (
-            ("cases", {tuple(case.name for case in one.cases) for one in found.valid}),
-            ("machines", {tuple(map(one.environment.get, MACHINE)) for one in found.valid}),
-        ):
-            if len(kinds) > 1:
-                raise ValueError(f"{cell} holds results with different {what}")
-        return found
+            _check_result(result, cell)
+        cell_results = cls(cell, results, tuple(read["failures"]))
+        # The processes of a cell are counted together, so they must be alike.
+        case_names = {tuple(case.name for case in one.cases) for one in cell_results.valid}
+        if len(case_names) > 1:
+            raise ValueError(f"{cell} holds results with different cases")
+        machines = {tuple(map(one.environment.get, MACHINE)) for one in cell_results.valid}
+        if len(machines) > 1:
+            raise ValueError(f"{cell} holds results with different machines")
+        return cell_results
+
+
+def _check_result(result: Result, cell: Cell) -> None:
+    """Raise ValueError if a result cannot be one of a cell."""
+    msgspec.convert(result.backend, _SavedBackend)
+    msgspec.convert(result.environment, _SavedMachine)
+    if not cell.matches(result):
+        raise ValueError(f"{cell} holds a result of another cell")
+    for position, task in enumerate(result.tasks):
+        if any(not 0 <= earlier < position for earlier in task.after):
+            raise ValueError(f"{cell} holds a task that waits for a later one")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,25 +232,25 @@ class Comparison:
 
 def _check_numbers(read: Any) -> None:
     """Raise ValueError if a number in a JSON value is larger than LARGEST."""
-    if isinstance(read, dict | list):
-        for one in read.values() if isinstance(read, dict) else read:
-            _check_numbers(one)
+    if isinstance(read, dict):
+        read = list(read.values())
+    if isinstance(read, list):
+        for value in read:
+            _check_numbers(value)
     elif isinstance(read, int | float) and abs(read) > LARGEST:
         raise ValueError("a number is larger than anything that is measured")
 
 
 def with_engines_that_ran(comparison: Comparison) -> Comparison:
-    """Return the comparison with the engines that backends took by themselves named as their
-    results name them.
+    """Return the comparison with the engines that backends took by themselves.
 
-    A cell without a result keeps none.
+    Their results name them. A cell without a result keeps none.
     """
 
     def named(results: CellResults) -> CellResults:
         if results.cell.engine != OWN_ENGINE or not results.results:
             return results
-        return replace(
-            results, cell=replace(results.cell, engine=str(results.results[0].backend["engine"]))
-        )
+        engine = str(results.results[0].backend["engine"])
+        return replace(results, cell=replace(results.cell, engine=engine))
 
     return replace(comparison, cells=tuple(map(named, comparison.cells)))

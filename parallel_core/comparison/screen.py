@@ -64,8 +64,7 @@ class Screen:
 
 
 def title_of(backend: Mapping[str, Any]) -> str:
-    """Return what readers call a framework that schedules in a way: whose queues they are stands
-    beside its name.
+    """Return the title of a framework and engine: whose queues they are stands beside the name.
 
     `backend` is the object under that key of a result's JSON.
     """
@@ -82,11 +81,12 @@ def screen_of(analysis: Analysis) -> Screen:
     titles = {column.side: column.title for column in columns}
     differences: dict[str, list[TimeDifference]] = {}
     for experiment in analysis.experiments:
-        for one in experiment.between_frameworks:
-            if one.cell.engine == one.against.engine == "sync":
-                continue
-            compared = f"{titles[one.cell.side]} against {titles[one.against.side]}"
-            differences.setdefault(compared, []).append(one)
+        for difference in experiment.between_frameworks:
+            cell, against = difference.cell, difference.against
+            are_controls = cell.engine == against.engine == "sync"
+            if not are_controls:
+                compared = f"{titles[cell.side]} against {titles[against.side]}"
+                differences.setdefault(compared, []).append(difference)
     headline = HEADLINE if _overlaps_by_queues(analysis) else ""
     return Screen(headline, columns, rows, differences, _notes(analysis, rows))
 
@@ -127,32 +127,33 @@ def _counted(count: Count, experiment: ExperimentAnalysis, side: str) -> str:
 
 
 def _columns(analysis: Analysis) -> tuple[Column, ...]:
-    """List the sides, those without a queue last; what one is called follows from its first
-    result.
-    """
-    results = {
-        cell.cell.side: one for cell in reversed(analysis.cells) for one in cell.results.results[:1]
-    }
-    sides = dict.fromkeys(cell.cell.side for cell in analysis.cells)
-    columns = [
-        Column(side, title_of(results[side].backend), results[side].backend["engine"] == "sync")
-        if side in results
-        else Column(side, side, side.endswith(" sync"))
-        for side in sides
-    ]
-    return tuple(sorted(columns, key=lambda column: column.is_control))
+    """Return a column for each side, those without a queue last."""
+    column_of: dict[str, Column] = {}
+    for cell in analysis.cells:
+        side = cell.cell.side
+        # A side without any result is titled by its name.
+        column_of.setdefault(side, Column(side, side, side.endswith(" sync")))
+    for cell in reversed(analysis.cells):
+        side = cell.cell.side
+        for result in cell.results.results[:1]:
+            is_control = result.backend["engine"] == "sync"
+            column_of[side] = Column(side, title_of(result.backend), is_control)
+    return tuple(sorted(column_of.values(), key=lambda column: column.is_control))
 
 
 def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
-    """Write a cell's figure with what is possible.
+    """Write the figure of an experiment on a side.
 
-    It is marked if it has no interval, if it is inconclusive and if it is beyond what is possible
-    (`MARKS`).
+    It is marked if it has no interval, is inconclusive or exceeds what is possible (`MARKS`).
     """
-    cell = next((one for one in experiment.cells if one.cell.side == side), None)
-    if cell is None or figure.name not in cell.metrics:
-        return NO_FIGURE if cell is None or cell.believed else cell.state
-    interval, result = cell.metrics[figure.name], cell.results.valid[0]
+    cells_of_side = [cell for cell in experiment.cells if cell.cell.side == side]
+    if not cells_of_side:
+        return NO_FIGURE
+    (cell,) = cells_of_side
+    if figure.name not in cell.metrics:
+        return NO_FIGURE if cell.believed else cell.state
+    interval = cell.metrics[figure.name]
+    result = cell.results.valid[0]
     most = figure.at_most(result) * (1 + SMALLEST_DIFFERENCE)
     if interval.low > most:
         return IMPOSSIBLE
@@ -166,23 +167,27 @@ def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
 
 
 def _overlaps_by_queues(analysis: Analysis) -> bool:
-    """Return whether all cells with queues overlapped, and all without did not, in whatever says
-    one of the two.
+    """Return whether all cells with queues overlapped, and all without took turns.
+
+    Bands that say neither do not count, and there must be cells of both kinds.
     """
-    with_queues: set[str] = set()
-    without: set[str] = set()
+    codes_by_engine: dict[str, set[str]] = {"async": set(), "sync": set()}
     for experiment in analysis.experiments:
         for cell in experiment.cells:
             code = _code_of(cell, experiment.experiment)
             if code is not None and code in OVERLAPPED | TOOK_TURNS | UNCLEAR:
-                is_async = cell.results.results[0].backend["engine"] == "async"
-                (with_queues if is_async else without).add(code)
-    return bool(with_queues and without) and with_queues <= OVERLAPPED and without <= TOOK_TURNS
+                engine = cell.results.results[0].backend["engine"]
+                codes_by_engine[engine].add(code)
+    with_queues, without = codes_by_engine["async"], codes_by_engine["sync"]
+    if not with_queues or not without:
+        return False
+    return with_queues <= OVERLAPPED and without <= TOOK_TURNS
 
 
 def _code_of(cell: CellAnalysis, experiment: Experiment) -> str | None:
-    """Return the code of what a cell's first count means, or else of its main figure; None if there
-    is neither.
+    """Return the code of a cell's first count, or else of its main figure; None if it has neither.
+
+    A figure that touches several bands is `OPEN`.
     """
     for count in experiment.counts[:1]:
         for result in cell.results.results:
@@ -195,27 +200,35 @@ def _code_of(cell: CellAnalysis, experiment: Experiment) -> str | None:
 
 
 def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+    """Return the notes under a table with these rows."""
+    figures = [figure for _, figures_of_row in rows for figure in figures_of_row]
+    notes = [note for mark, note in MARKS.items() if any(mark in figure for figure in figures)]
     cells = analysis.cells
-    disturbed = sum(not all(one.is_undisturbed for one in cell.results.valid) for cell in cells)
-    errors: dict[str, float] = {}
-    for experiment in analysis.experiments:
-        for backend, error in experiment.systematic_errors.items():
-            errors[backend] = max(error, errors.get(backend, 0.0))
-    figures = [one for _, row in rows for one in row]
-    notes = [said for mark, said in MARKS.items() if any(mark in one for one in figures)]
+    disturbed = 0
+    for cell in cells:
+        if not all(result.is_undisturbed for result in cell.results.valid):
+            disturbed += 1
     if disturbed:
         notes.append(f"{disturbed} of {len(cells)} cells were disturbed by other work.")
-    if errors:
-        by_framework = ", ".join(
-            f"{title(backend)} {seconds(error)}" for backend, error in errors.items()
-        )
-        notes.append(
-            "Systematic error (the same operations on both engines differed by at most): "
-            f"{by_framework}."
-        )
-    sides_by_reason: dict[str, list[str]] = {}
+    notes += _note_on_systematic_errors(analysis)
+    cells_by_reason: dict[str, list[str]] = {}
     for cell in cells:
         if not cell.believed:
-            sides_by_reason.setdefault(f"{cell.state}: {cell.reason}", []).append(str(cell.cell))
-    notes += [f"{listed(sides)}: {reason}." for reason, sides in sides_by_reason.items()]
-    return (*notes, *(f"Data: {one}." for one in analysis.data))
+            cells_by_reason.setdefault(f"{cell.state}: {cell.reason}", []).append(str(cell.cell))
+    notes += [f"{listed(names)}: {reason}." for reason, names in cells_by_reason.items()]
+    notes += [f"Data: {data}." for data in analysis.data]
+    return tuple(notes)
+
+
+def _note_on_systematic_errors(analysis: Analysis) -> Iterator[str]:
+    """Give the note on each framework's largest systematic error, if any is known."""
+    largest: dict[str, float] = {}
+    for experiment in analysis.experiments:
+        for backend, error in experiment.systematic_errors.items():
+            largest[backend] = max(error, largest.get(backend, 0.0))
+    if largest:
+        errors = [f"{title(backend)} {seconds(error)}" for backend, error in largest.items()]
+        yield (
+            "Systematic error (the same operations on both engines differed by at most): "
+            f"{', '.join(errors)}."
+        )

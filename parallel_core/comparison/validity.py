@@ -1,7 +1,7 @@
 """Whether a cell's times can be believed, and when they are unstable in pyperf's terms."""
 
 from collections.abc import Iterator, Sequence
-from statistics import mean, stdev
+from statistics import mean, median_high, stdev
 from typing import Literal
 
 from parallel_core.comparison.cells import CellResults
@@ -20,74 +20,67 @@ MIN_SECONDS = 1e-3
 
 
 def assess(results: CellResults) -> tuple[CellState, str]:
-    """Return whether a cell can be believed, and what was wrong with it or with some of its
-    processes.
-    """
+    """Return whether a cell can be believed, and what was wrong with some of its processes."""
     problems = [problem for result in results.results for problem in result.problems]
-    reasons = [failure.reason for failure in results.failures]
+    failures = [failure.reason for failure in results.failures]
+    valid, all_runs = len(results.valid), len(results.results)
     for impossible in impossible_cases(results):
         return "invalid", impossible
-    if problems and 2 * len(results.valid) <= len(results.results):
+    if problems and 2 * valid <= all_runs:
         # The few valid results are selected by their own outcome.
-        return (
-            "invalid",
-            f"{len(results.valid)} of {len(results.results)} runs are valid: {problems[0]}",
-        )
-    if not results.valid:
-        return (
-            ("failed", reasons[0])
-            if reasons
-            else ("not run", "the comparison was interrupted before")
-        )
+        return "invalid", f"{valid} of {all_runs} runs are valid: {problems[0]}"
+    if not valid and failures:
+        return "failed", failures[0]
+    if not valid:
+        return "not run", "the comparison was interrupted before"
     if not main_case(results):
         return "failed", "its results have no case"
-    remarks = [
-        f"{len(some)} {kind}: {some[0]}"
-        for kind, some in (("invalid", problems), ("failed", reasons))
-        if some
-    ]
+    remarks = []
+    if problems:
+        remarks.append(f"{len(problems)} invalid: {problems[0]}")
+    if failures:
+        remarks.append(f"{len(failures)} failed: {failures[0]}")
     return "measured", "; ".join(remarks)
 
 
 def main_case(*cells: CellResults) -> str:
-    """Return the case that cells are compared by: the usual one if any has it, else one that all
-    have, or none.
+    """Return the case that cells are compared by; empty if there is none.
+
+    It is the usual one if any of them has it, else one that all have.
     """
-    first, usual = cells[0], EXPERIMENTS[cells[0].cell.experiment].case
+    usual = EXPERIMENTS[cells[0].cell.experiment].case
     if any(results.medians(usual) for results in cells):
         return usual
-    return shown_case(
-        [name for name in first.case_names if all(results.medians(name) for results in cells)],
-        usual,
-    )
+    of_first = cells[0].case_names
+    common = [name for name in of_first if all(results.medians(name) for results in cells)]
+    return shown_case(common, usual)
 
 
 def impossible_cases(results: CellResults) -> Iterator[str]:
-    """Name a cell's cases that were faster, over all processes, than the slowest part that they
-    contain.
-    """
-    for case in results.valid[0].cases if results.valid else ():
-        parts = [medians for name in case.parts if (medians := results.medians(name))]
-        if parts:
-            slowest = max(parts, key=lambda medians: sorted(medians)[len(medians) // 2])
-            whole = results.medians(case.name)
-            shares = [time / part for time, part in zip(whole, slowest, strict=True)]
-            ratio = median_interval(shares)
-            if ratio.high < 1 and ratio.estimate < 1 - MIN_NOISE:
-                yield (
-                    f"{case.name!r} took {percent(ratio.estimate)} of the time of its slowest part"
-                )
+    """Name a cell's cases that were faster, over all processes, than their slowest part."""
+    if not results.valid:
+        return
+    for case in results.valid[0].cases:
+        times_of_parts = [times for times in map(results.medians, case.parts) if times]
+        if not times_of_parts:
+            continue
+        times_of_slowest = max(times_of_parts, key=median_high)
+        times = results.medians(case.name)
+        shares = [time / part for time, part in zip(times, times_of_slowest, strict=True)]
+        share = median_interval(shares)
+        if share.high < 1 and share.estimate < 1 - MIN_NOISE:
+            yield f"{case.name!r} took {percent(share.estimate)} of the time of its slowest part"
 
 
 def unstable_cases(results: CellResults) -> Iterator[str]:
     """Name a cell's unstable cases, each with its reasons."""
     for name in results.case_names:
-        every = [
-            (seconds, case.repeats) for case in results.cases(name) for seconds in case.seconds
-        ]
-        reasons = ", ".join(
-            instabilities([one for one, _ in every], [one * repeats for one, repeats in every])
-        )
+        times: list[float] = []
+        timings: list[float] = []
+        for case in results.cases(name):
+            times += case.seconds
+            timings += [case.repeats * seconds for seconds in case.seconds]
+        reasons = ", ".join(instabilities(times, timings))
         if reasons:
             yield f"{name}: {reasons}"
 
@@ -98,9 +91,12 @@ def doubtful_units(results: CellResults) -> Iterator[str]:
     """
     for name in results.case_names:
         bare = results.medians(name, "bare_seconds")
-        shares = [alone / whole for alone, whole in zip(bare, results.medians(name), strict=False)]
-        if shares and (found := median_interval(shares)).low > 1 + MIN_NOISE:
-            more = f"as one unit its operations took {found.estimate:.2f} × its time"
+        if not bare:
+            continue
+        times = results.medians(name)
+        share = median_interval([alone / time for alone, time in zip(bare, times, strict=True)])
+        if share.low > 1 + MIN_NOISE:
+            more = f"as one unit its operations took {share.estimate:.2f} × its time"
             yield f"{name}: {more}, so no reasons are given"
 
 
