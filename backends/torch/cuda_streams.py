@@ -129,10 +129,8 @@ class CudaStreamsTorch(TorchBackend):
             for device_of_out in devices_in(out):
                 if device_of_out != device:
                     raise elsewhere(self.name, device_of_out, device)
-        source_is_cpu, destination_is_cpu = (
-            source in self._cpus.devices,
-            device in self._cpus.devices,
-        )
+        source_is_cpu = source in self._cpus.devices
+        destination_is_cpu = device in self._cpus.devices
         if source_is_cpu and destination_is_cpu:
             return self._cpus.copy_to(x, device, out)
         if source_is_cpu:
