@@ -25,23 +25,21 @@ NEEDED = {"jax": ">=0.10.dev0", "numpy": ">=2"}
 
 
 def _installed() -> Diagnosis | None:
-    have = {name: installed_version(name) for name in NEEDED}
-    old = {
-        name: version
-        for name, version in have.items()
-        if version and not takes(NEEDED[name], version)
-    }
-    if have["jax"] is None or not old:
+    """Return what to do if JAX is installed, and JAX or NumPy is too old; None if neither is."""
+    if installed_version("jax") is None:
         return None
-    cause = (
-        f"{' and '.join(map(' '.join, old.items()))} cannot be used, but jax 0.10 and NumPy 2 "
-        "or later"
-    )
-    if "numpy" in old:
-        return Diagnosis(
-            f"{cause}: they need an environment separate from MXNet's",
-            separate_environment("jax")[1],
-        )
+    too_old: dict[str, str] = {}
+    for package, versions in NEEDED.items():
+        version = installed_version(package)
+        if version and not takes(versions, version):
+            too_old[package] = version
+    if not too_old:
+        return None
+    packages = " and ".join(f"{package} {version}" for package, version in too_old.items())
+    cause = f"{packages} cannot be used, but jax 0.10 and NumPy 2 or later"
+    if "numpy" in too_old:
+        _, command = separate_environment("jax")
+        return Diagnosis(f"{cause}: they need an environment separate from MXNet's", command)
     return Diagnosis(cause, install_command("jax", "--upgrade"))
 
 

@@ -39,7 +39,7 @@ class Fixed:
 
 
 def spec_of(x: Any, inputs: list[Any], kinds: tuple[Any, ...]) -> Any:
-    """Append the inputs in an argument to a list, and return what is left: its spec.
+    """Append the inputs in an argument to `inputs`, and return its spec: the argument without them.
 
     `kinds` are the types of inputs.
     """
@@ -53,7 +53,7 @@ def spec_of(x: Any, inputs: list[Any], kinds: tuple[Any, ...]) -> Any:
 
 
 def filled(spec: Any, inputs: Iterator[Any]) -> Any:
-    """Return the argument that `spec_of` returned a spec of, with other inputs."""
+    """Return the argument of a spec, with the next of these inputs wherever an input stood."""
     if spec is INPUT:
         return next(inputs)
     if isinstance(spec, Fixed):
@@ -90,7 +90,7 @@ def _identity(x: Any, within: tuple[FunctionType, ...] = ()) -> Hashable:
     if kind in PLAIN:
         return kind, x
     if kind is float:
-        # As numbers 0.0 and -0.0 are equal, and NaN is unequal to itself.
+        # As text, because as numbers 0.0 and -0.0 are equal, and NaN is unequal to itself.
         return kind, x.hex()
     if isinstance(x, np.ndarray | np.generic):
         return kind, x.dtype.str, x.shape, x.tobytes()
@@ -124,18 +124,19 @@ def _of_function(fn: FunctionType, within: tuple[FunctionType, ...]) -> Hashable
         # The ops depend on nothing but their arguments.
         return fn
     if fn in within:
-        # It calls itself.
+        # The function calls itself.
         return within.index(fn)
-    names = fn.__globals__
-    enclosed = tuple(cell.cell_contents for cell in fn.__closure__ or ())
-    global_values = tuple(names[name] for name in _names(fn.__code__) if name in names)
-    references = [fn.__defaults__, fn.__kwdefaults__, enclosed, global_values]
+    module = fn.__globals__
+    enclosed_values = tuple(cell.cell_contents for cell in fn.__closure__ or ())
+    used_names = [name for name in _names(fn.__code__) if name in module]
+    global_values = tuple(module[name] for name in used_names)
+    references = [fn.__defaults__, fn.__kwdefaults__, enclosed_values, global_values]
     return fn.__code__, _identity(references, (*within, fn))
 
 
 @cache
 def _names(code: CodeType) -> tuple[str, ...]:
-    """List the global names that a function uses, and those of the functions in it."""
+    """Return the names that a function and the functions in it use, other than local ones."""
     names = list(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

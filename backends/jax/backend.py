@@ -80,65 +80,76 @@ class JAXBackend(BaseBackend):
             gpus.choose(devices, device_kind, 0, reason_against)
         settings = gpus.settings_with(with_gpus)
         self._jax = import_framework("jax", settings, requirement="jax 0.10 or later")
-        there = gpus.found_by(self._jax) if with_gpus else []
-        chosen, note = gpus.choose(devices, device_kind, len(there), reason_against)
+        jax_gpus = gpus.found_by(self._jax) if with_gpus else []
+        chosen, note = gpus.choose(devices, device_kind, len(jax_gpus), reason_against)
         self._on_gpus = chosen[0].kind == "gpu"
-        on_cpus = 0 if self._on_gpus else len(chosen)
-        threads = threads_per_device or threads_for(on_cpus, workers_per_device)
+        cpu_count = 0 if self._on_gpus else len(chosen)
+        threads = threads_per_device or threads_for(cpu_count, workers_per_device)
         from backends.jax import compiling, ops
 
-        asynchronous = engine == "async"
+        is_async = engine == "async"
         setup = Setup(
             self._jax, ops, engine, chosen, note, threads, workers_per_device, (), settings
         )
-        queue = (
-            "XLA's client: one queue per device"
-            if asynchronous
-            else "none: XLA runs a program at once"
-        )
-        super().__init__(setup, queue, cores_of(chosen, threads if asynchronous else None))
+        if is_async:
+            scheduler = "XLA's client: one queue per device"
+            cores = cores_of(chosen, threads)
+        else:
+            scheduler = "none: XLA runs a program at once"
+            cores = cores_of(chosen, None)
+        super().__init__(setup, scheduler, cores)
         compiling.keep_programs()
         self._compiling, self._array = compiling, self._jax.Array
-        # A thread more than cores: it copies while the other threads compute.
-        place = self._jax.sharding.SingleDeviceSharding
         self._places: dict[Device, Any] = {}
-        if self._on_gpus:
-            clients = {device: there[device.index] for device in self.devices}
-            self._places[HOST] = place(clients[self.devices[0]], memory_kind=gpus.PINNED)
-        else:
-            clients = {
-                device: device_with_pool(
-                    device.index, frozenset(cores), threads + asynchronous, asynchronous
-                )
-                for device, cores in zip(self.devices, self.cores, strict=True)
-            }
-        # To a place JAX copies asynchronously; to a device on the calling thread, in a third of the
-        # time.
-        for device, own in clients.items():
-            self._places[device] = place(own) if asynchronous or self._on_gpus else own
-        self._names = {own: device for device, own in clients.items()}
+        """Where JAX puts the arrays of a device: a sharding, or a device of JAX's."""
+        self._device_of_jax: dict[Any, Device] = {}
+        self._start_clients(jax_gpus, is_async)
         self._under_way: dict[Device, deque[Any]] = {device: deque() for device in self._places}
-        """Arrays of what may not be computed yet, the oldest first."""
+        """Arrays that may not be computed yet, the oldest first."""
         self._replacing: dict[Device, deque[Any]] = {device: deque() for device in self._places}
-        """Those of copies that take the place of another value."""
+        """Arrays that take the place of another value, and may not be copied yet."""
         self._checks: deque[tuple[Any, Device]] = deque()
         """Checks that programs made, and whose outcome is not known yet."""
         self._examining = threading.Lock()
-        """Held by a thread that takes out what is known: another one would take what comes after
-        it.
+        """Held by a thread that looks at the first item of a queue and removes it.
+
+        Without it, another thread would remove the next item in its place.
         """
+
+    def _start_clients(self, jax_gpus: Sequence[Any], is_async: bool) -> None:
+        """Find or make the devices of JAX that serve this backend's devices, and their places."""
+        sharding = self._jax.sharding.SingleDeviceSharding
+        # A thread more than cores, which copies while the other threads compute.
+        threads = self.threads_per_device + 1 if is_async else self.threads_per_device
+        jax_device_of: dict[Device, Any] = {}
+        if self._on_gpus:
+            for device in self.devices:
+                jax_device_of[device] = jax_gpus[device.index]
+            first_gpu = jax_device_of[self.devices[0]]
+            self._places[HOST] = sharding(first_gpu, memory_kind=gpus.PINNED)
+        else:
+            for device, cores in zip(self.devices, self.cores, strict=True):
+                jax_device_of[device] = device_with_pool(
+                    device.index, frozenset(cores), threads, is_async
+                )
+        # To a sharding JAX copies asynchronously. To a device it copies on the calling thread, in a
+        # third of the time.
+        copies_asynchronously = is_async or self._on_gpus
+        for device, jax_device in jax_device_of.items():
+            self._device_of_jax[jax_device] = device
+            self._places[device] = sharding(jax_device) if copies_asynchronously else jax_device
 
     @property
     def scheduler(self) -> str:
         """The queue that does the work, and the seconds of compiling, which no timing holds."""
         compiled = self._compiling.compiled
-        return (
-            f"{self._scheduler}; {compiled.programs} programs compiled in "
-            f"{compiled.seconds:.1f} s, in first launches"
-        )
+        programs = f"{compiled.programs} programs compiled in {compiled.seconds:.1f} s"
+        return f"{self._scheduler}; {programs}, in first launches"
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
-        first = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array)), None)
+        """Enqueue `fn(*args)` as one compiled program on the device of the first array."""
+        arrays = (leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array))
+        first = next(arrays, None)
         if first is None:
             raise BackendError(
                 f"{self.name} launches on the device of the first array, and there is no array"
@@ -157,16 +168,18 @@ class JAXBackend(BaseBackend):
         return self._issued(result, device)
 
     def wait(self, x: Array) -> Array:
+        """Block until the arrays of a value are computed, and return the value."""
         try:
             self._jax.block_until_ready(x)
         except Exception as error:
             self._fail(error, "at wait")
-        # A program gives its result and its checks at the same time, and those before it gave
-        # theirs earlier.
+        # A program's checks are computed together with its result, and those of earlier programs
+        # before.
         self._raise_failures()
         return x
 
     def waitall(self) -> None:
+        """Block until all arrays that are under way are computed."""
         for device, arrays in self._under_way.items():
             try:
                 self._jax.block_until_ready(list(arrays))
@@ -175,11 +188,11 @@ class JAXBackend(BaseBackend):
         self._raise_failures()
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        """Enqueue a copy of a value; `out` is checked, and a new value takes its place."""
         place = self._place(device)
         self._refuse_foreign(x)
-        for leaf in () if out is None else tree_leaves(out):
-            if isinstance(leaf, self._array) and (own := self._named(leaf)) != device:
-                raise elsewhere(self.name, own, device)
+        if out is not None:
+            self._check_device_of_out(out, device)
         try:
             if out is not None:
                 tree_map(lambda *pair: check_equal(pair, "copy_to with out"), out, x)
@@ -191,29 +204,36 @@ class JAXBackend(BaseBackend):
         return self._issued(copied, device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        first, *others = self._devices_of(
-            xs, self._array, lambda x: self.device_of(next(tree_leaves(x), None))
-        )
+        """Enqueue the sum on the first value's device, and copies of the sum to the others."""
+
+        def device_of_value(x: Array) -> Device:
+            first_array = next(tree_leaves(x), None)
+            return self.device_of(first_array)
+
+        first_device, *other_devices = self._devices_of(xs, self._array, device_of_value)
         self._refuse_foreign(xs)
         try:
             _check_terms(xs)
-            if not others:
+            if not other_devices:
                 return (xs[0],)
-            gathered = [self._copies(x, self._places[first]) for x in xs[1:]]
+            first_place = self._places[first_device]
+            gathered = [self._copies(x, first_place) for x in xs[1:]]
         except Exception as error:
-            self._fail(error, f"on {first}")
-        total = self.launch(_sum, xs[0], *gathered)
-        return (
-            total,
-            *(self._issued(self._copies(total, self._places[device]), device) for device in others),
-        )
+            self._fail(error, f"on {first_device}")
+        sums = [self.launch(_sum, xs[0], *gathered)]
+        for device in other_devices:
+            copied = self._copies(sums[0], self._places[device])
+            sums.append(self._issued(copied, device))
+        return tuple(sums)
 
     def asarray(self, x: HostArray, device: Device) -> Array:
+        """Copy a NumPy array, or a tuple of them, to a device."""
         place = self._place(device)
         self._check_host_arrays(x)
         return tree_map(lambda leaf: self._jax.device_put(_owned(leaf), place), x)
 
     def to_numpy(self, x: Array) -> Any:
+        """Wait for a value, and return a copy as NumPy."""
         self.wait(x)
         if self._on_gpus:
             # An array on a GPU becomes NumPy's at a fraction of the bus's speed.
@@ -221,17 +241,18 @@ class JAXBackend(BaseBackend):
         return tree_map(np.array, x)
 
     def _place(self, device: Device) -> Any:
+        """Return where JAX puts arrays of a device; raises BackendError for a foreign one."""
         try:
             return self._places[device]
         except (KeyError, TypeError):
             raise foreign(self.name, device, self.devices) from None
 
     def device_of(self, x: Array) -> Device:
-        """Return the device of an array; raises BackendError for what is none of this backend's."""
+        """Return the device of an array; raises BackendError if another backend made it."""
         if not isinstance(x, self._array):
             raise BackendError(f"jax takes JAX's arrays, not {type(x).__name__}")
         device = self._named(x)
-        if x.device in self._names:
+        if x.device in self._device_of_jax:
             return device
         if device in self.devices:
             raise BackendError(
@@ -240,29 +261,47 @@ class JAXBackend(BaseBackend):
         raise foreign(self.name, device, self.devices)
 
     def _named(self, x: Array) -> Device:
+        """Return the logical device of an array, which may be another backend's."""
         if self._on_gpus and x.sharding.memory_kind == gpus.PINNED:
             return HOST
-        return self._names.get(x.device) or named(x.device)
+        return self._device_of_jax.get(x.device) or named(x.device)
 
     def _refuse_foreign(self, value: Array) -> None:
+        """Raise BackendError for an array of a value that another backend made."""
         for leaf in tree_leaves(value):
             if isinstance(leaf, self._array):
                 self.device_of(leaf)
 
     def _refuse_other_devices(self, device: Device, args: Sequence[Array]) -> None:
-        """Raise BackendError if a program had arguments on other devices than its own: JAX has
-        refused them.
+        """Raise BackendError if an argument of a program is not on the program's device.
+
+        JAX has refused such a program already.
         """
         for leaf in tree_leaves(args):
-            if isinstance(leaf, self._array) and (other := self.device_of(leaf)) != device:
+            if not isinstance(leaf, self._array):
+                continue
+            other_device = self.device_of(leaf)
+            if other_device != device:
                 raise BackendError(
-                    f"jax computes on one device, not on {device} and {other}: copy to one first"
+                    f"jax computes on one device, not on {device} and {other_device}: copy to one "
+                    "first"
                 )
 
+    def _check_device_of_out(self, out: Array, device: Device) -> None:
+        """Raise BackendError if an array of `out` is not on the device to which a copy is to go."""
+        for leaf in tree_leaves(out):
+            if not isinstance(leaf, self._array):
+                continue
+            device_of_out = self._named(leaf)
+            if device_of_out != device:
+                raise elsewhere(self.name, device_of_out, device)
+
     def _copies(self, x: Array, place: Any) -> Array:
+        """Enqueue copies of a value's arrays to a place."""
         return tree_map(lambda leaf: self._jax.device_put(leaf, place, may_alias=False), x)
 
     def _issued(self, x: Array, device: Device) -> Array:
+        """Note a value as under way on a device, or wait for it on the sync engine; return it."""
         if self.engine == "sync":
             try:
                 self._jax.block_until_ready(x)
@@ -277,24 +316,27 @@ class JAXBackend(BaseBackend):
         return x
 
     def _keep_few(self, device: Device, copied: Array) -> None:
-        # Other backends write to one buffer repeatedly; here each copy has separate memory until it
-        # is computed.
+        """Wait until at most MOST_REPLACING copies are under way on a device."""
+        # Other backends write to one memory repeatedly; here each copy that is under way has memory
+        # of its own.
         replacing = self._replacing[device]
         replacing.extend(tree_leaves(copied))
         with self._examining:
             _forget_computed(replacing)
         while len(replacing) > MOST_REPLACING:
-            # A failure reaches the caller that waits for it.
+            # A failed copy raises its error where somebody waits for the copy.
             with suppress(Exception):
                 with self._examining:
                     oldest = replacing.popleft()
                 oldest.block_until_ready()
 
     def _raise_failures(self) -> None:
+        """Raise ComputationError if a check that is computed has failed."""
         with self._examining:
             for under_way in (*self._under_way.values(), *self._replacing.values()):
                 _forget_computed(under_way)
-            # All of them: what is ready may stand behind the checks of a device that is busy.
+            # Each check comes first once: ready ones may stand behind those of a device that is
+            # busy.
             for _ in range(len(self._checks)):
                 check, device = self._checks[0]
                 if not check.failed.is_ready():
@@ -305,13 +347,13 @@ class JAXBackend(BaseBackend):
                 except Exception as error:
                     self._fail(error, f"on {device}")
                 if failed:
-                    # It stays, for other threads that wait now.
+                    # The check stays, for other threads that wait now.
                     self._fail(ValueError(check.message), f"on {device}")
                 self._checks.popleft()
 
 
 def _owned(x: np.ndarray) -> np.ndarray:
-    # JAX may use the memory of an array of NumPy as its own.
+    """Return a copy of a NumPy array, because JAX may use an array's memory as its own."""
     x = np.asarray(x)
     if x.dtype.name not in DTYPES:
         raise BackendError(
@@ -321,18 +363,22 @@ def _owned(x: np.ndarray) -> np.ndarray:
 
 
 def _check_terms(xs: Sequence[Array]) -> None:
-    leaves = [leaf for x in xs for leaf in tree_leaves(x)]
-    if len({id(leaf) for leaf in leaves}) < len(leaves):
+    """Raise ValueError if values cannot be summed."""
+    arrays = list(tree_leaves(tuple(xs)))
+    distinct_arrays = {id(array) for array in arrays}
+    if len(distinct_arrays) < len(arrays):
         raise ValueError("allreduce cannot replace one array by two sums")
     for terms in zip(*map(tree_leaves, xs), strict=True):
         check_terms(terms)
 
 
 def _sum(*xs: Array) -> Array:
+    """Return the sum of values."""
     return tree_map(lambda *terms: reduce(plus, terms), *xs)
 
 
 def _forget_computed(arrays: deque[Any]) -> None:
+    """Remove the computed arrays at the beginning of a queue."""
     with suppress(IndexError):
         while arrays[0].is_ready():
             arrays.popleft()

@@ -47,6 +47,7 @@ COMPILING = (
     "/jax/core/compile/backend_compile_duration",
 )
 """JAX's events of a program that is new: it is written down for XLA, and XLA compiles it."""
+LAST_OF_COMPILING = COMPILING[-1]
 COMPILED_SOONER: Mapping[str, bool | int | str] = {
     # Emitters that go through MLIR take half of the time to compile LeNet's gradient, which is as
     # fast without.
@@ -98,15 +99,16 @@ _thread = _Thread()
 
 @contextmanager
 def collecting_checks() -> Iterator[list[Check]]:
-    """Collect the checks of what is traced within the context, which is no part of a unit around
-    it.
+    """Collect the checks of operations that are traced within a `with` block.
+
+    The operations are no part of a unit around the block.
     """
-    outer = _thread.checks, _thread.is_unit
+    checks_before, is_unit_before = _thread.checks, _thread.is_unit
     _thread.checks, _thread.is_unit = [], False
     try:
         yield _thread.checks
     finally:
-        _thread.checks, _thread.is_unit = outer
+        _thread.checks, _thread.is_unit = checks_before, is_unit_before
 
 
 def fail_if(failed: Any, message: str) -> None:
@@ -116,67 +118,75 @@ def fail_if(failed: Any, message: str) -> None:
 
 
 def one_by_one(fn: Callable[..., Any], *args: Any) -> Any:
-    """Trace a function so that XLA neither merges its operations, nor leaves out those that it has
-    seen before.
+    """Trace a function so that XLA does all of its operations, and each by itself.
+
+    XLA would merge operations, and leave out those that it has seen before.
     """
-    outer = _thread.is_unit, _thread.last
+    is_unit_before, last_before = _thread.is_unit, _thread.last
     _thread.is_unit, _thread.last = True, None
     try:
         return fn(*args)
     finally:
-        _thread.is_unit, _thread.last = outer
+        _thread.is_unit, _thread.last = is_unit_before, last_before
 
 
 def kept_in_units(op: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """Let an operation be traced in a unit behind a barrier, and so that no other one has the same
-    operands.
+    """Return an operation that is traced behind a barrier if it is part of a unit.
 
-    XLA would make one kernel of several operations: a unit does all of them.
+    The barrier gives it operands that no other operation has. Without barriers, XLA would make one
+    kernel of several operations.
     """
 
     @wraps(op)
     def call(*operands: Any) -> jax.Array:
+        """Apply the operation, behind a barrier if a unit is being traced."""
         if not _thread.is_unit:
             return op(*operands)
         arrays = [x for x in operands if isinstance(x, jax.Array)]
-        before = [] if _thread.last is None else [_thread.last]
-        tied = iter(lax.optimization_barrier((*arrays, *before)))
-        _thread.last = op(*(next(tied) if isinstance(x, jax.Array) else x for x in operands))
+        # The barrier ties the operands to the result of the operation before.
+        results_before = [] if _thread.last is None else [_thread.last]
+        tied_arrays = iter(lax.optimization_barrier((*arrays, *results_before)))
+        tied_operands = [next(tied_arrays) if isinstance(x, jax.Array) else x for x in operands]
+        _thread.last = op(*tied_operands)
         return _thread.last
 
     return call
 
 
 def keep_programs() -> None:
-    """Let JAX keep what took long to compile, for this user's other processes, unless the user says
-    where or not to.
-    """
-    if jax.config.jax_compilation_cache_dir is None and find_spec("platformdirs") is not None:
-        from platformdirs import user_cache_path
+    """Let JAX keep programs that took long to compile on disk, for this user's other processes.
 
-        jax.config.update(
-            "jax_compilation_cache_dir", str(user_cache_path("parallel-core") / "xla")
-        )
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
+    Nothing changes if the user has said where JAX keeps programs, or that it keeps none.
+    """
+    if jax.config.jax_compilation_cache_dir is not None or find_spec("platformdirs") is None:
+        return
+    from platformdirs import user_cache_path
+
+    folder = user_cache_path("parallel-core") / "xla"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
 
 
 def _count(event: str, seconds: float, **_: Any) -> None:
-    # Tracing is counted in another event, which functions within functions count again.
-    if event in COMPILING:
-        compiled.seconds += seconds
-        compiled.programs += event == COMPILING[-1]
-        _thread.compiled = True
-        if not _thread.is_timed:
-            tell_compiling(seconds)
+    """Add the seconds of an event of compiling; JAX calls this for every event."""
+    # Tracing has another event, which nested functions report again.
+    if event not in COMPILING:
+        return
+    compiled.seconds += seconds
+    if event == LAST_OF_COMPILING:
+        compiled.programs += 1
+    _thread.compiled = True
+    if not _thread.is_timed:
+        tell_compiling(seconds)
 
 
 monitoring.register_event_duration_secs_listener(_count)
 
 
 def run(device: Device, fn: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, list[Check]]:
-    """Enqueue a function as one program, which is compiled if it is new.
+    """Enqueue a function as one program, and return the program's result and checks.
 
-    Return its result and its checks.
+    The program is compiled if it is new.
     """
     started = perf_counter()
     _thread.compiled, _thread.is_timed = False, True
@@ -185,22 +195,25 @@ def run(device: Device, fn: Callable[..., Any], args: Sequence[Any]) -> tuple[An
     finally:
         _thread.is_timed = False
         if _thread.compiled:
-            # For tracing, too, which JAX reports in nested parts.
+            # The whole time: JAX reports the time of tracing, too, only in nested parts.
             tell_compiling(perf_counter() - started)
 
 
 def _enqueue(device: Device, launched: Fixed, args: Sequence[Any]) -> Any:
+    """Enqueue a function's program, and return its result and its checks."""
     inputs: list[Any] = []
-    program = _program(device, launched, tuple(spec_of(arg, inputs, INPUTS) for arg in args))
+    specs = tuple(spec_of(arg, inputs, INPUTS) for arg in args)
+    program = _program(device, launched, specs)
     if not program.needs_numbers:
         try:
             return program.run(*inputs)
         except jax.errors.ConcretizationTypeError:
-            # It decides on a fraction's value, or it is wrong: then it fails again.
+            # The function decides on a fraction's value, or it is wrong: then it fails again.
             program.needs_numbers = True
-    inputs = []
-    specs = tuple(spec_of(arg, inputs, (jax.Array,)) for arg in args)
-    return _program(device, launched, specs).run(*inputs)
+    # Here fractions are no inputs, but parts of the program.
+    arrays: list[Any] = []
+    specs_with_numbers = tuple(spec_of(arg, arrays, (jax.Array,)) for arg in args)
+    return _program(device, launched, specs_with_numbers).run(*arrays)
 
 
 def _check_returned(result: Any) -> None:
@@ -213,6 +226,7 @@ def _check_returned(result: Any) -> None:
 
 @lru_cache(MOST_PROGRAMS)
 def _program(device: Device, launched: Fixed, specs: tuple[Hashable, ...]) -> "Program":
+    """Return the program of a function for specs of arguments, which is made if it is new."""
     # XLA compiles for each device anyway.
     return Program(device, launched, specs)
 
@@ -231,15 +245,19 @@ class Program:
         self.needs_numbers = False
 
         def traced(*inputs: Any) -> tuple[Any, list[Check]]:
-            given = iter(inputs)
+            """Return the result for some inputs, and the checks, while JAX traces it."""
+            remaining_inputs = iter(inputs)
+            args = [filled(spec, remaining_inputs) for spec in specs]
             with collecting_checks() as checks:
-                result = fn(*(filled(spec, given) for spec in specs))
+                result = fn(*args)
             _check_returned(result)
             return result, checks
 
         traced.__name__ = traced.__qualname__ = program_name(function_name(fn), device)
         options: dict[str, Any] = {}
         if device.kind == "cpu":
-            options = {**COMPILED_SOONER, **(KEEPING_BARRIERS if is_unit(fn) else {})}
-        # Unused inputs say the device, also if the result does not depend on them.
+            options.update(COMPILED_SOONER)
+            if is_unit(fn):
+                options.update(KEEPING_BARRIERS)
+        # Inputs say the device, also those on which the result does not depend.
         self.run: Any = jax.jit(traced, keep_unused=True, compiler_options=options)

@@ -19,7 +19,7 @@ ONE_AT_A_TIME = "jax runs one program at a time on a GPU"
 
 
 def may_be_used(devices: Wanted, device_kind: str) -> bool:
-    """Return whether GPUs may be among the devices that are wanted; JAX is not asked for others."""
+    """Return whether GPUs may be among the devices that are wanted; JAX is not imported for it."""
     if device_kind == "cpu":
         return False
     if not isinstance(devices, int) and cpu_devices(devices) == len(devices):
@@ -28,34 +28,39 @@ def may_be_used(devices: Wanted, device_kind: str) -> bool:
 
 
 def settings_with(gpus: bool) -> FrameworkSettings:
-    """Return the environment under which JAX is imported."""
+    """Return the environment under which JAX is imported, for GPUs or for CPUs only."""
     if not gpus:
         return {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "true"}
-    # Otherwise JAX takes three quarters of a GPU's memory, from other frameworks too.
-    reserving = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    return {"JAX_PLATFORMS": None, "JAX_ENABLE_X64": "true", **reserving}
+    return {
+        "JAX_PLATFORMS": None,
+        "JAX_ENABLE_X64": "true",
+        # Otherwise JAX takes three quarters of a GPU's memory, from other frameworks too.
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    }
 
 
 def found_by(jax: Any) -> list[Any]:
-    """List JAX's GPUs."""
+    """List the GPUs that JAX finds."""
     try:
         return list(jax.devices("cuda"))
     except RuntimeError:
-        # That is how JAX says that it has none.
+        # JAX raises this if it finds none.
         return []
 
 
 def choose(
     devices: Wanted, device_kind: str, gpus: int, reason_against: Callable[[str, int], str]
 ) -> Choice:
-    """Choose whole GPUs, or CPUs; raises BackendError for streams of a GPU, and for both kinds
-    together.
+    """Choose whole GPUs, or CPUs.
+
+    Raises BackendError for streams of a GPU, and for both kinds together.
     """
     chosen = choose_devices("jax", device_kind, devices, gpus, reason_against=reason_against)
     streams = [device for device in chosen.devices if device.stream is not None]
-    if streams and isinstance(devices, int) and device_kind == "auto":
-        on_cpus = choose_devices("jax", "cpu", devices, 0)
-        return Choice(on_cpus.devices, f"gpu:0 is not used, because {ONE_AT_A_TIME}")
+    streams_were_asked_for = not isinstance(devices, int) or device_kind != "auto"
+    if streams and not streams_were_asked_for:
+        cpus = choose_devices("jax", "cpu", devices, 0)
+        return Choice(cpus.devices, f"gpu:0 is not used, because {ONE_AT_A_TIME}")
     if streams:
         raise BackendError(
             f"{ONE_AT_A_TIME}, so there is no {streams[-1]}: use --devices with whole GPUs, such "

@@ -40,92 +40,105 @@ _first_process = os.getpid()
 
 
 def device_with_pool(index: int, cores: frozenset[int], threads: int, asynchronous: bool) -> Any:
-    """Return JAX's device of a client that computes on some cores with so many threads.
+    """Return JAX's device of a client that computes on these cores with `threads` threads.
 
     Raises BackendError in a process that was forked after this module was imported.
     """
     if _first_process != os.getpid():
         raise BackendError(
             "jax cannot be loaded in a process that was forked after it was loaded: start "
-            "processes by "
-            "multiprocessing's 'spawn' method"
+            "processes by multiprocessing's 'spawn' method"
         )
     return _device_of(index, cores, threads, asynchronous)
 
 
 def named(device: Any) -> Device:
-    """Return the logical device that a device of JAX serves; a CPU calls itself the first of its
-    client.
-    """
-    return Device("gpu" if device.platform == "gpu" else "cpu", _numbers.get(device, device.id))
+    """Return the logical device that a device of JAX serves."""
+    # Each CPU device is the first of its client, and so has the same number.
+    index = _numbers.get(device, device.id)
+    return Device("gpu" if device.platform == "gpu" else "cpu", index)
 
 
 @cache
 def _device_of(index: int, cores: frozenset[int], threads: int, asynchronous: bool) -> Any:
-    # Kept for the life of the process: programs that are compiled for a client keep it anyway.
+    """Return JAX's device of a client, which is made once and kept."""
+    # Kept for the life of the process: the programs that are compiled for a client keep it anyway.
     from jaxlib import xla_client
 
     with environment({POOL_SIZE: str(threads)}), on_cores(set(cores)):
-        (device,) = xla_client.make_cpu_client(asynchronous=asynchronous, num_devices=1).devices()
+        client = xla_client.make_cpu_client(asynchronous=asynchronous, num_devices=1)
+    (device,) = client.devices()
     _numbers[device] = index
     return device
 
 
 def libraries(threads: int) -> Sequence[Kernels]:
-    """List what multiplies, XLA itself and what convolves.
+    """List the library that multiplies, XLA itself, and the library that convolves.
 
     Compiles a multiplication, on a separate client.
     """
     import jaxlib
 
     program = _compiled_product()
-    named = (library for kind, library in MULTIPLIES.items() if kind in program.get_hlo_text())
-    multiplies = next(named, CONVOLVES)
-    # A library takes the best that the processor has, and XLA what its options allow.
-    best = best_instruction_set(processor_flags())
+    program_text = program.get_hlo_text()
+    multiplies = CONVOLVES
+    for kind, library in MULTIPLIES.items():
+        if kind in program_text:
+            multiplies = library
+            break
+    # A library takes the best instructions that the processor has, and XLA those that its options
+    # allow.
+    best_of_processor = best_instruction_set(processor_flags())
     features = {flag.decode() for flag in re.findall(rb"(?<=\+)[\w.-]+", program.serialize())}
     compiled_for = best_instruction_set(frozenset(features))
-    return [
-        Kernels(multiplies, None, best, threads),
+    kernels = [
+        Kernels(multiplies, None, best_of_processor, threads),
         Kernels("XLA", jaxlib.__version__, compiled_for, threads),
-        *([] if multiplies == CONVOLVES else [Kernels(CONVOLVES, None, None, threads)]),
     ]
+    if multiplies != CONVOLVES:
+        kernels.append(Kernels(CONVOLVES, None, None, threads))
+    return kernels
 
 
 def _compiled_product() -> Any:
+    """Return a compiled multiplication of two matrices."""
     import jax
 
     from backends.jax import ops
 
-    place = jax.sharding.SingleDeviceSharding(
-        device_with_pool(0, frozenset(), 1, asynchronous=False)
-    )
-    matrix = jax.ShapeDtypeStruct((SIDE, SIDE), "float32", sharding=place)
-    return jax.jit(ops.matmul).lower(matrix, matrix).compile().runtime_executable()
+    device = device_with_pool(0, frozenset(), 1, asynchronous=False)
+    sharding = jax.sharding.SingleDeviceSharding(device)
+    matrix = jax.ShapeDtypeStruct((SIDE, SIDE), "float32", sharding=sharding)
+    lowered = jax.jit(ops.matmul).lower(matrix, matrix)
+    return lowered.compile().runtime_executable()
 
 
 @contextmanager
 def one_thread(backend: Any, x: Array) -> Iterator[None]:
-    """Keep the threads of every pool, and the one that calls, to the first core of the device of
-    `x`.
+    """Keep all pools' threads and the calling one to the device's first core in a `with` block.
+
+    The device is that of `x`. On a system that does not say its cores, nothing is done.
     """
-    core = set(sorted(backend.cores[backend.devices.index(backend.device_of(x))])[:1])
-    # Linux takes 0 for the thread that calls.
-    before = (
-        {thread: os.sched_getaffinity(thread) for thread in (0, *_threads_of_pools())}
-        if core
-        else {}
-    )
+    position = backend.devices.index(backend.device_of(x))
+    cores_of_device = backend.cores[position]
+    if not cores_of_device:
+        yield
+        return
+    first_core = {min(cores_of_device)}
+    # Linux takes 0 for the calling thread.
+    threads = (0, *_threads_of_pools())
+    cores_before = {thread: os.sched_getaffinity(thread) for thread in threads}
     try:
-        for thread in before:
-            os.sched_setaffinity(thread, core)
+        for thread in threads:
+            os.sched_setaffinity(thread, first_core)
         yield
     finally:
-        for thread, cores in before.items():
+        for thread, cores in cores_before.items():
             os.sched_setaffinity(thread, cores)
 
 
 def _threads_of_pools() -> Sequence[int]:
+    """Return the system's numbers of the threads of all pools in this process."""
     threads = []
     for task in TASKS.iterdir():
         # A thread may have ended since the folder was read.

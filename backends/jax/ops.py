@@ -29,6 +29,7 @@ Array: TypeAlias = jax.Array
 
 @kept_in_units
 def matmul(a: Array, b: Array) -> Array:
+    """Multiply matrices."""
     check_shapes("matmul", a, b)
     _check_dtypes(a, b)
     return lax.dot(a, b)
@@ -46,6 +47,7 @@ def multiply(a: Array, b: Array | float) -> Array:
 
 @kept_in_units
 def power(x: Array, exponent: float) -> Array:
+    """Raise each element to a power."""
     number = float(exponent)
     if number.is_integer():
         # The base may be negative.
@@ -69,6 +71,7 @@ def flatten(x: Array) -> Array:
 
 @kept_in_units
 def conv2d(x: Array, weight: Array, bias: Array) -> Array:
+    """Correlate images with filters, and add a bias."""
     check_shapes("conv2d", x, weight, bias)
     _check_dtypes(x, weight, bias)
     if weight.shape[2] > x.shape[2] or weight.shape[3] > x.shape[3]:
@@ -78,38 +81,44 @@ def conv2d(x: Array, weight: Array, bias: Array) -> Array:
 
 @kept_in_units
 def avg_pool2d(x: Array, size: int) -> Array:
+    """Average over windows of `size` by `size`."""
     check_shapes("avg_pool2d", x)
-    n, c, height, width = x.shape
+    images, channels, height, width = x.shape
     if not 0 < size <= min(height, width):
         raise ValueError(
             f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}"
         )
     rows, columns = height // size, width // size
-    blocks = x[:, :, : rows * size, : columns * size].reshape(n, c, rows, size, columns, size)
-    return blocks.mean(axis=(3, 5))
+    covered = x[:, :, : rows * size, : columns * size]
+    windows = covered.reshape(images, channels, rows, size, columns, size)
+    return windows.mean(axis=(3, 5))
 
 
 @kept_in_units
 def cross_entropy(scores: Array, labels: Array) -> Array:
+    """Sum -log softmax of the scores at the labels; fails for labels that do not exist."""
     check_shapes("cross_entropy", scores, labels)
     classes = scores.shape[1]
-    wide = labels.astype("int64")
-    is_outside = jnp.any((wide < 0) | (wide >= classes))
+    wide_labels = labels.astype("int64")
+    is_outside = jnp.any((wide_labels < 0) | (wide_labels >= classes))
     # A compiled program raises nothing: it returns beside its result whether it has failed.
     fail_if(is_outside, f"cross_entropy takes labels from 0 to {classes - 1}")
     log_probabilities = jax.nn.log_softmax(scores, axis=1)
-    picked = jnp.take_along_axis(log_probabilities, wide[:, None], axis=1, mode="clip")
-    return -jnp.sum(picked)
+    columns = wide_labels[:, None]
+    at_labels = jnp.take_along_axis(log_probabilities, columns, axis=1, mode="clip")
+    return -jnp.sum(at_labels)
 
 
 @kept_in_units
 def count_correct(scores: Array, labels: Array) -> Array:
+    """Count the rows whose largest score is at the label."""
     check_shapes("count_correct", scores, labels)
     is_correct = jnp.argmax(scores, axis=1) == labels.astype("int64")
     return jnp.sum(is_correct, dtype="int64")
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
+    """Divide a vector into vectors of these lengths."""
     check_lengths(x, lengths)
     bounds = accumulate(lengths, initial=0)
     return tuple(x[start:stop] for start, stop in pairwise(bounds))
@@ -129,6 +138,8 @@ def zeros_like(x: Array) -> Array:
 
 
 def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
+    """Return the function that gives `fn`'s value and its gradients by the parameters."""
+
     def value_and_gradients(
         parameters: tuple[Array, ...], *rest: Array
     ) -> tuple[Array, tuple[Array, ...]]:
@@ -140,6 +151,7 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
 def _value_and_gradients(
     fn: Callable[..., Array], parameters: tuple[Array, ...], *rest: Array
 ) -> tuple[Array, tuple[Array, ...]]:
+    """Return `fn`'s value and its gradients by the parameters."""
     if not parameters:
         raise ValueError("value_and_grad needs parameters, and got an empty tuple")
     if not all(x.size for x in tree_leaves(rest) if isinstance(x, jax.Array)):
@@ -148,17 +160,19 @@ def _value_and_gradients(
     messages: list[str] = []
 
     def checked(parameters: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
-        # What is traced to be differentiated cannot be left to the trace around it: it is returned.
+        """Return `fn`'s value, and whether each of its checks has failed."""
+        # Values that are traced to be differentiated cannot be used outside of this function unless
+        # they are returned. So the checks are collected here.
         with collecting_checks() as checks:
             value = fn(parameters, *rest)
         messages[:] = [check.message for check in checks]
         return value, tuple(check.failed for check in checks)
 
-    (value, flags), gradients = jax.value_and_grad(checked, has_aux=True)(tuple(parameters))
-    for failed, message in zip(flags, messages, strict=True):
+    differentiated = jax.value_and_grad(checked, has_aux=True)
+    (value, failures), gradients = differentiated(tuple(parameters))
+    for failed, message in zip(failures, messages, strict=True):
         fail_if(failed, message)
-    # JAX gives an argument back as it is: a value that is a parameter, or a gradient that is
-    # another one.
+    # Copied, because the value may be a parameter, and two gradients may be one array.
     return tree_map(jnp.copy, (value, gradients))
 
 
@@ -169,6 +183,7 @@ def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
 def sgd(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float
 ) -> tuple[Array, ...]:
+    """Return new parameters, each less its gradient times the rate."""
     updated = []
     for p, g in zip(parameters, gradients, strict=True):
         check_equal((p, g), "sgd")
@@ -179,16 +194,19 @@ def sgd(
 def sgd_while_finite(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float, guard: Array
 ) -> tuple[tuple[Array, ...], Array]:
+    """Return `sgd`'s result, or the old parameters if the new guard is NaN, and the guard."""
     updated = sgd(parameters, gradients, rate)
     squares = [jnp.sum(jnp.square(gradient)) for gradient in gradients]
-    # 0 times what is not finite is NaN, which the guard keeps.
-    guard = guard + sum((0 * square).astype(guard.dtype) for square in squares)
-    is_refused = jnp.isnan(guard).any()
-    kept = [jnp.where(is_refused, old, new) for old, new in zip(parameters, updated, strict=True)]
-    return tuple(kept), guard
+    # 0 times an infinite number is NaN, and once the guard is NaN it stays so.
+    zeros_or_nan = [(0 * square).astype(guard.dtype) for square in squares]
+    new_guard = guard + sum(zeros_or_nan)
+    is_refused = jnp.isnan(new_guard).any()
+    pairs = zip(parameters, updated, strict=True)
+    return tuple(jnp.where(is_refused, old, new) for old, new in pairs), new_guard
 
 
 def _operand(x: Array, other: Array | float) -> Array | float:
+    """Return a second operand as an array; raises ValueError for another dtype."""
     if isinstance(other, jax.Array) and not other.weak_type:
         _check_dtypes(x, other)
         return other
@@ -197,7 +215,8 @@ def _operand(x: Array, other: Array | float) -> Array | float:
 
 
 def _check_dtypes(first: Array, *others: Array) -> None:
-    # JAX would compute in the wider dtype of the two.
+    """Raise ValueError if operands have different dtypes."""
+    # JAX would compute in the widest dtype.
     for other in others:
         if other.dtype != first.dtype:
             raise ValueError(f"operands need one dtype, not {first.dtype} and {other.dtype}")

@@ -23,7 +23,7 @@ from backends.host import release_freed_memory
 from backends.jax.program_trace import HOST, timeline_of_program
 from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_verb, queue_device
 from backends.profiling.readers import ChromeReader
-from backends.profiling.slices import Slices, Trace, TraceThread
+from backends.profiling.slices import Slice, Slices, Trace, TraceThread
 from backends.profiling.threads_of_trace import (
     assemble,
     host_spans,
@@ -32,7 +32,7 @@ from backends.profiling.threads_of_trace import (
     thread_of,
     windows,
 )
-from backends.profiling.timeline import Span, SpanKind, Spans, Timeline
+from backends.profiling.timeline import Queue, Span, SpanKind, Spans, Timeline
 from backends.protocol import Backend
 
 KERNEL, POOL = "hlo_module", "tf_XLAPjRtCpuClient"
@@ -42,10 +42,10 @@ BEGIN, END, TO_HOST = (
     "D2H Dispatch",
 )
 PUT = "DevicePutWithSharding"
-"""A copy on the thread that calls."""
+"""The name of an event: a copy on the thread that calls."""
 PROGRAM = re.compile(r"(?:jit_)?(.*)_on_([cg]pu)_(\d+)")
 READABLE_NAMES = {"to_host": "copy", "total": "sum"}
-"""What PyTorch calls the same."""
+"""The names by which PyTorch calls these functions."""
 COPIES = (
     "XLA's profile names no copies: what a pool's threads do without a kernel counts as copying, "
     "on the device whose "
@@ -61,7 +61,10 @@ def check(backend: Backend) -> None:
 
 @contextmanager
 def profile(backend: Backend, path: Path) -> Iterator[Mark]:
-    """Run JAX's profiler, whose trace is moved to `path` at the end; gives a `Mark`."""
+    """Run JAX's profiler within a `with` block, and move its trace to `path` at the end.
+
+    The block gets a `Mark`.
+    """
     import jax
 
     options = jax.profiler.ProfileOptions()
@@ -69,10 +72,9 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
     options.python_tracer_level = 0
     with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
         jax.profiler.start_trace(folder, profiler_options=options)
+        device_of = partial(queue_device, backend, jax.Array)
         try:
-            with marking_verbs(
-                backend, jax.profiler.TraceAnnotation, partial(queue_device, backend, jax.Array)
-            ):
+            with marking_verbs(backend, jax.profiler.TraceAnnotation, device_of):
                 yield _mark
         finally:
             jax.profiler.stop_trace()
@@ -82,13 +84,14 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
 
 @contextmanager
 def _mark(text: str) -> Iterator[None]:
+    """Mark in the trace what the calling thread does within a `with` block."""
     import jax
 
     with jax.profiler.TraceAnnotation(text):
         yield
-    # Its events take the small pieces that malloc leaves beside an array with an aligned address.
-    # Freed, the array's memory is then too small for the next one: a process that copied for
-    # seconds was ended for want of memory.
+    # The profiler's events take the small pieces of memory that malloc leaves beside an aligned
+    # array. When the array is freed, its memory is then too small for the next aligned one: a
+    # process that copied for seconds ran out of memory.
     release_freed_memory()
 
 
@@ -98,25 +101,28 @@ def is_from(trace: Trace) -> bool:
 
 
 def timeline_of(trace: Trace) -> Timeline:
-    """Read what JAX's profiler wrote.
+    """Return the timeline of a trace that JAX's profiler wrote.
 
     Each device has a queue of programs, and one of copies for each thread.
     """
     slices = trace.columns
-    marks = list(
-        slices.select(
-            slices.has_name({name for name in slices.names if parse_verb(name) or parse_case(name)})
-        )
-    )
+    mark_names = {name for name in slices.names if parse_verb(name) or parse_case(name)}
+    marks = list(slices.select(slices.has_name(mark_names)))
     if not marks:
         return timeline_of_program(trace)
     host = host_spans(outermost_calls(marks))
-    runs, threads = _runs(slices)
-    queues = _queues_of_pools(trace, threads)
-    copies = _copies_on(queues, slices) if queues else _copies_within(host, slices)
-    notes = [*trace.problems, *([COPIES] if queues and copies else [])]
-    parts = map(Spans.of, (host, _linked(runs, host), copies))
-    return assemble("jax", parts, windows(marks), notes, {span.device for span in runs})
+    runs, device_of_thread = _runs(slices)
+    queues = _queues_of_pools(trace, device_of_thread)
+    notes = list(trace.problems)
+    if queues:
+        copies = _copies_on(queues, slices)
+        if copies:
+            notes.append(COPIES)
+    else:
+        copies = _copies_within(host, slices)
+    spans = [Spans.of(host), Spans.of(_linked(runs, host)), Spans.of(copies)]
+    devices = {run.device for run in runs}
+    return assemble("jax", spans, windows(marks), notes, devices)
 
 
 READER = ChromeReader(is_from, timeline_of)
@@ -138,100 +144,113 @@ def parse_program(name: str) -> tuple[str, str] | None:
     None for other programs.
     """
     match = PROGRAM.fullmatch(name)
-    return match and (match[1], f"{match[2]}:{match[3]}")
+    if match is None:
+        return None
+    function, kind, index = match.groups()
+    return function, f"{kind}:{index}"
 
 
 def _runs(slices: Slices) -> tuple[list[Span], dict[TraceThread, str]]:
-    """Return the runs of programs in the order of their launch, and the device of each thread that
-    computed.
-    """
-    kernels: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
-    # A run's number says nothing of other programs' runs, but a device begins them in the order of
-    # their launch.
-    programs: dict[int, tuple[str, str]] = {}
-    threads: dict[TraceThread, str] = {}
-    for one, (program, run, operator) in zip(
-        slices, slices.arguments(KERNEL, "run_id", "hlo_op"), strict=True
-    ):
-        parsed = parse_program(str(program))
-        if parsed and run is not None:
-            programs[int(run)] = parsed
-            _, device = parsed
-            threads.setdefault(thread_of(one), device)
-            kernels[int(run)].append((str(operator), one.start, one.end))
+    """Return programs' runs in the order of their launch, and each computing thread's device."""
+    kernels_of_run: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
+    # In the order in which their first kernels begin: that is the order of launching on each
+    # device. The numbers of runs say nothing about the order of different programs.
+    program_of_run: dict[int, tuple[str, str]] = {}
+    device_of_thread: dict[TraceThread, str] = {}
+    arguments = slices.arguments(KERNEL, "run_id", "hlo_op")
+    for kernel, (program_text, run, operator) in zip(slices, arguments, strict=True):
+        program = parse_program(str(program_text))
+        if program is None or run is None:
+            continue
+        _, device = program
+        program_of_run[int(run)] = program
+        device_of_thread.setdefault(thread_of(kernel), device)
+        kernels_of_run[int(run)].append((str(operator), kernel.start, kernel.end))
     spans = []
-    for run, (name, device) in programs.items():
-        operators, starts, ends = zip(*kernels[run], strict=True)
-        kind: SpanKind = "copy" if name == "to_host" else "compute"
-        shown = READABLE_NAMES.get(name, name)
-        all_of_them = ", ".join(dict.fromkeys(operators))
-        spans.append(
-            Span(shown, kind, device, "compute", min(starts), max(ends), operator=all_of_them)
+    for run, (function, device) in program_of_run.items():
+        operators, starts, ends = zip(*kernels_of_run[run], strict=True)
+        kind: SpanKind = "copy" if function == "to_host" else "compute"
+        name = READABLE_NAMES.get(function, function)
+        distinct_operators = ", ".join(dict.fromkeys(operators))
+        span = Span(
+            name, kind, device, "compute", min(starts), max(ends), operator=distinct_operators
         )
-    return spans, threads
+        spans.append(span)
+    return spans, device_of_thread
 
 
 def _linked(runs: Sequence[Span], host: Sequence[Span]) -> Iterator[Span]:
-    """Link runs with calls: those of a device and name are launched and numbered in one order, if
-    all are there.
+    """Yield the runs, linked to the calls that launched them.
+
+    The runs of a device and a name begin in the order of their calls. So they are linked if there
+    are as many calls as runs.
     """
-    calls: dict[tuple[str, str], list[int]] = defaultdict(list)
+    launches: dict[tuple[str, str], list[int]] = defaultdict(list)
     for call in sorted(host, key=lambda call: call.start):
-        parsed = parse_verb(call.operator)
-        if parsed and parsed.name.startswith("launch "):
-            name = plain(parsed.name.removeprefix("launch "))
-            calls[parsed.device, READABLE_NAMES.get(name, name)].append(call.start)
-    counts = Counter((run.device, run.name) for run in runs)
-    begun: Counter[tuple[str, str]] = Counter()
+        verb = parse_verb(call.operator)
+        if verb and verb.name.startswith("launch "):
+            function = plain(verb.name.removeprefix("launch "))
+            name = READABLE_NAMES.get(function, function)
+            launches[verb.device, name].append(call.start)
+    run_counts = Counter((run.device, run.name) for run in runs)
+    runs_before: Counter[tuple[str, str]] = Counter()
     for run in runs:
-        function = run.device, run.name
-        starts = calls[function]
-        launched = starts[begun[function]] if counts[function] == len(starts) else None
-        begun[function] += 1
-        yield run if launched is None or launched > run.start else run._replace(launched=launched)
+        key = run.device, run.name
+        launch_times = launches[key]
+        linked_run = run
+        if len(launch_times) == run_counts[key]:
+            launched = launch_times[runs_before[key]]
+            if launched <= run.start:
+                linked_run = run._replace(launched=launched)
+        runs_before[key] += 1
+        yield linked_run
 
 
 def _queues_of_pools(
-    trace: Trace, devices: Mapping[TraceThread, str]
-) -> Mapping[TraceThread, tuple[str, str]]:
+    trace: Trace, device_of_thread: Mapping[TraceThread, str]
+) -> Mapping[TraceThread, Queue]:
     """Return a queue of copies for each pool's thread that computed.
 
     The synchronous engine's pools compute nothing.
     """
-    pools = {thread for thread, name in trace.threads.items() if POOL in name}
-    return numbered_queues(
-        {thread: (device, "copy") for thread, device in devices.items() if thread in pools}
-    )
+    queue_of_thread: dict[TraceThread, Queue] = {}
+    for thread, device in device_of_thread.items():
+        if POOL in trace.threads.get(thread, ""):
+            queue_of_thread[thread] = (device, "copy")
+    return numbered_queues(queue_of_thread)
 
 
-def _copies_on(queues: Mapping[TraceThread, tuple[str, str]], slices: Slices) -> list[Span]:
-    """Return what the threads of pools did without a kernel."""
+def _copies_on(queues: Mapping[TraceThread, Queue], slices: Slices) -> list[Span]:
+    """Return the times in which the threads of pools worked without a kernel, as copies."""
     begins: dict[TraceThread, int] = {}
     copies = []
-    for one in slices.select(slices.on_threads(queues)):
-        thread = thread_of(one)
-        if one.name == BEGIN:
-            begins[thread] = one.end
-        elif one.name == END and thread in begins:
-            copies.append(Span("copy", "copy", *queues[thread], begins.pop(thread), one.start))
-        elif one.name == TO_HOST or b"hlo_op" in one.raw_args:
+    for event in slices.select(slices.on_threads(queues)):
+        thread = thread_of(event)
+        if event.name == BEGIN:
+            begins[thread] = event.end
+        elif event.name == END and thread in begins:
+            begin = begins.pop(thread)
+            copies.append(Span("copy", "copy", *queues[thread], begin, event.start))
+        elif event.name == TO_HOST or b"hlo_op" in event.raw_args:
+            # The thread does something else.
             begins.pop(thread, None)
     return copies
 
 
 def _copies_within(host: Sequence[Span], slices: Slices) -> list[Span]:
-    """Return a copy for each call that names a device and copied on its own thread: from its first
-    one to its last.
-    """
+    """Return a copy for each `copy_to` that copied on its own thread, from its first array on."""
     calls = sorted(host, key=lambda call: call.start)
-    begun = [call.start for call in calls]
-    by_call: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for one in slices.select(slices.has_name({PUT})):
-        by_call[bisect_right(begun, one.start) - 1].append((one.start, one.end))
+    call_starts = [call.start for call in calls]
+    puts_of_call: dict[int, list[Slice]] = defaultdict(list)
+    for put in slices.select(slices.has_name({PUT})):
+        call_position = bisect_right(call_starts, put.start) - 1
+        if call_position >= 0:
+            puts_of_call[call_position].append(put)
     copies = []
-    for place, own in by_call.items():
-        parsed = parse_verb(calls[place].operator) if place >= 0 else None
-        if parsed and parsed.name == "copy_to":
-            start, end = min(start for start, _ in own), max(end for _, end in own)
-            copies.append(Span("copy", "copy", parsed.device, "copy", start, end))
+    for call_position, puts in puts_of_call.items():
+        verb = parse_verb(calls[call_position].operator)
+        if verb and verb.name == "copy_to":
+            start = min(put.start for put in puts)
+            end = max(put.end for put in puts)
+            copies.append(Span("copy", "copy", verb.device, "copy", start, end))
     return copies

@@ -19,9 +19,9 @@ def hook(jax: Any, recorder: Any) -> None:
     _mark_annotations(jax, recorder)
     _leave_own_profiles(jax, recorder, profiler)
     recorder.add(profiler)
-    # Libraries of other frameworks import JAX and do not use it: the last profiler is meant where
-    # a step's framework is not known.
-    recorder.profilers.sort(key=lambda known: known is not profiler)
+    # Libraries of other frameworks import JAX and do not use it. Where a step's framework is not
+    # known, the recorder takes the last profiler, so this one comes first.
+    recorder.profilers.sort(key=lambda other: other is not profiler)
 
 
 class JAXProfiler:
@@ -35,7 +35,7 @@ class JAXProfiler:
         self.folder: tempfile.TemporaryDirectory[str] | None = None
 
     def unavailable(self) -> str:
-        """Return why it cannot record now."""
+        """Return why the profiler cannot record now; empty if it can."""
         return "the program runs the profiler itself" if self.is_programs_own else ""
 
     def settle(self) -> None:
@@ -88,10 +88,12 @@ class JAXProfiler:
 
 
 def _mark_annotations(jax: Any, recorder: Any) -> None:
+    """Let the end of each StepTraceAnnotation end a step of the program."""
     annotation = jax.profiler.StepTraceAnnotation
     leave = annotation.__exit__
 
     def leave_and_mark(self: Any, *error: Any) -> Any:
+        """Leave the annotation, and mark the end of a step."""
         returned = leave(self, *error)
         recorder.mark("profiler", "jax")
         return returned
@@ -105,6 +107,7 @@ def _leave_own_profiles(jax: Any, recorder: Any, profiler: JAXProfiler) -> None:
 
     @wraps(start_trace)
     def start_and_note(*args: Any, **named: Any) -> Any:
+        """Start the profiler; a recording gives way if the program did it."""
         if not profiler.is_calling:
             recorder.give_way()
             profiler.is_programs_own = True
@@ -112,6 +115,7 @@ def _leave_own_profiles(jax: Any, recorder: Any, profiler: JAXProfiler) -> None:
 
     @wraps(stop_trace)
     def stop_and_note(*args: Any, **named: Any) -> Any:
+        """Stop the profiler, and note that the program runs it no more."""
         try:
             return stop_trace(*args, **named)
         finally:

@@ -38,9 +38,9 @@ COPY = re.compile(r"Memcpy.*|%?copy-(?:start|done)(?:\.\d+)*")
 CONTAINER = re.compile(r"%?(?:while|call|conditional)(?:\.\d+)*")
 """Operations that consist of other ones, which are recorded, too, perhaps on other threads."""
 CALL = re.compile(r"PjitFunction\(.*|PmapFunction\(.*|DevicePut\w*|.*Executable::Execute.*")
-"""What launches, on a thread of the host."""
+"""The names of calls that launch operations, on a thread of the host."""
 ARGUMENTS = ("hlo_op", "device_ordinal", "correlation_id", "run_id")
-"""What is asked of operations."""
+"""The arguments of operations that are read."""
 STEP = re.compile(r"ProfilerStep#\d+")
 MOST_EVENTS = 1_000_000
 CUT_OFF = (
@@ -72,81 +72,93 @@ def timeline_of_program(trace: Trace) -> Timeline:
     on_cpus = _work_on_cpus(slices, on_host & is_operation)
     host = slices.select(on_host & ~is_operation & ~_of_python(slices))
     launches = _Launches(host)
-    parts = [_spans(work, launches) for work in (on_accelerators, on_cpus)]
-    devices = {device for work in (on_accelerators, on_cpus) for device, _ in work.queues}
     calls = _calls(host, trace)
-    queues = python_queues(calls, trace.threads)
-    parts.append(spans_of(calls, lambda _: "host", queues, str))
-    notes = [*trace.problems]
+    queues_of_host = python_queues(calls, trace.threads)
+    spans = [
+        _spans(on_accelerators, launches),
+        _spans(on_cpus, launches),
+        spans_of(calls, lambda _: "host", queues_of_host, str),
+    ]
+    devices = {device for device, _ in (*on_accelerators.queues, *on_cpus.queues)}
+    notes = list(trace.problems)
     if len(slices) >= MOST_EVENTS:
         notes.append(CUT_OFF)
     if len(on_cpus.slices):
         notes.append(NO_COPIES)
     annotations = tuple(_steps(host))
-    timeline = Timeline("jax", Spans.joined(parts), (), tuple(notes), annotations=annotations)
+    timeline = Timeline("jax", Spans.joined(spans), (), tuple(notes), annotations=annotations)
     return count_unlinked(timeline, devices)
 
 
 def _work_on_accelerators(slices: Slices, trace: Trace) -> _Work:
-    """Return what ran on the streams of GPUs and on the lines of TPUs."""
-    queues: dict[TraceThread, Queue] = {}
-    streams = set()
+    """Return the operations on the streams of GPUs and on the lines of TPUs."""
+    queue_of_row: dict[TraceThread, Queue] = {}
+    stream_rows = set()
     for row in slices.rows:
-        device = DEVICE.match(trace.processes.get(row[0], ""))
-        if device is None:
+        process, _ = row
+        match = DEVICE.match(trace.processes.get(process, ""))
+        if match is None:
             continue
-        name = f"{device[1].lower()}:{device[2]}{device[3]}"
-        line = trace.threads.get(row, "")
-        stream = STREAM.match(line)
+        kind, index, suffix = match.groups()
+        device = f"{kind.lower()}:{index}{suffix}"
+        thread_name = trace.threads.get(row, "")
+        stream = STREAM.match(thread_name)
         if stream is not None:
-            queues[row] = (name, f"stream {stream[1]}")
-            streams.add(row)
-        elif line in TPU_LINES and device[1] != "GPU":
-            queues[row] = (name, line)
-    on_streams = slices.on_threads(streams)
-    on_lines = slices.on_threads(queues.keys() - streams)
-    on_lines &= ~slices.has_name(set(filter(CONTAINER.fullmatch, slices.names)))
-    kept = on_streams.copy()
-    places = np.flatnonzero(on_lines)
-    kept[places] = _holds_no_other(slices.select(places))
-    work = slices.select(kept)
-    names, queue_of = recoded(work.rows, work.row_of, queues.__getitem__)
-    return _on_own_lanes(_Work(work, names, queue_of, _arguments(work)))
+            queue_of_row[row] = (device, f"stream {stream[1]}")
+            stream_rows.add(row)
+        elif thread_name in TPU_LINES and kind != "GPU":
+            queue_of_row[row] = (device, thread_name)
+    is_on_stream = slices.on_threads(stream_rows)
+    is_on_line = slices.on_threads(queue_of_row.keys() - stream_rows)
+    is_container = slices.has_name(set(filter(CONTAINER.fullmatch, slices.names)))
+    # On a line, an operation that holds other ones only repeats them.
+    positions_on_lines = np.flatnonzero(is_on_line & ~is_container)
+    is_operation = is_on_stream.copy()
+    is_operation[positions_on_lines] = _holds_no_other(slices.select(positions_on_lines))
+    operations = slices.select(is_operation)
+    queues, queue_of = recoded(operations.rows, operations.row_of, queue_of_row.__getitem__)
+    return _on_own_lanes(_Work(operations, queues, queue_of, _arguments(operations)))
 
 
 def _work_on_cpus(slices: Slices, is_operation: np.ndarray) -> _Work:
-    """Return the operations on the devices that a host's cores stand for."""
-    containers = slices.has_name(set(filter(CONTAINER.fullmatch, slices.names)))
-    places = np.flatnonzero(is_operation & ~containers)
-    operations = slices.select(places[_holds_no_other(slices.select(places))])
+    """Return the operations on CPU devices: those of the host that hold no other ones."""
+    is_container = slices.has_name(set(filter(CONTAINER.fullmatch, slices.names)))
+    positions = np.flatnonzero(is_operation & ~is_container)
+    innermost = positions[_holds_no_other(slices.select(positions))]
+    operations = slices.select(innermost)
     arguments = _arguments(operations)
     ordinals, ordinal_of = arguments["device_ordinal"]
-    # A queue for each device and thread, in the order of their first operations.
-    pair_of_all = operations.row_of.astype(np.int64) * len(ordinals) + ordinal_of
-    pairs, pair_of = coded(pair_of_all.tolist())
-    # Before 2025 XLA did not say on which device.
-    devices = [_cpu(ordinals[pair % len(ordinals)]) for pair in pairs]
-    numbered = numbered_queues(
-        {("pair", place): (device, "compute") for place, device in enumerate(devices)}
-    )
-    return _on_own_lanes(_Work(operations, tuple(numbered.values()), pair_of, arguments))
+    # A queue for each pair of a thread and a device, in the order of their first operations.
+    pair_numbers = operations.row_of.astype(np.int64) * len(ordinals) + ordinal_of
+    pairs, pair_of = coded(pair_numbers.tolist())
+    queue_of_pair: dict[TraceThread, Queue] = {}
+    for position, pair in enumerate(pairs):
+        # Before 2025 XLA did not say on which device.
+        ordinal = ordinals[pair % len(ordinals)]
+        queue_of_pair["pair", position] = (_cpu(ordinal), "compute")
+    queues = tuple(numbered_queues(queue_of_pair).values())
+    return _on_own_lanes(_Work(operations, queues, pair_of, arguments))
 
 
 def _arguments(operations: Slices) -> Mapping[str, Coded]:
-    # Decoding them is most of the work, so it is done once.
-    return dict(zip(ARGUMENTS, operations.coded_arguments(*ARGUMENTS), strict=True))
+    """Return the arguments of operations, by name."""
+    # Decoding the arguments is most of the work, so it is done once.
+    coded_arguments = operations.coded_arguments(*ARGUMENTS)
+    return dict(zip(ARGUMENTS, coded_arguments, strict=True))
 
 
 def _cpu(ordinal: object) -> str:
+    """Return the name of the CPU device of an ordinal."""
     return "cpu" if ordinal is None else f"cpu:{ordinal}"
 
 
 def _host_rows(slices: Slices, trace: Trace) -> set[TraceThread]:
+    """Return the rows of a trace that are threads of the host."""
     return {row for row in slices.rows if trace.processes.get(row[0], "").startswith(HOST)}
 
 
 def _of_python(slices: Slices) -> np.ndarray:
-    """Return the mask of the calls of Python's functions."""
+    """Return which slices are calls of Python's functions."""
     return slices.has_name({name for name in slices.names if name.startswith("$")})
 
 
@@ -158,87 +170,102 @@ def _calls(host: Slices, trace: Trace) -> Slices:
 
 
 def _holds_no_other(slices: Slices) -> np.ndarray:
-    """Return the mask of the slices within which no other one of the same thread lies."""
+    """Return which slices hold no other slice of the same thread."""
+    # Of each thread the earlier ones first, and of those that start together the longest one. Then
+    # a slice that holds others holds the next one.
     order = np.lexsort((-slices.ends, slices.starts, slices.row_of))
-    rows, starts, ends = (column[order] for column in (slices.row_of, slices.starts, slices.ends))
-    holds_next = (rows[1:] == rows[:-1]) & (ends[1:] <= ends[:-1]) & (starts[1:] < ends[1:])
-    mask = np.ones(len(slices), bool)
-    mask[order[:-1]] = ~holds_next
-    return mask
+    rows, starts, ends = slices.row_of[order], slices.starts[order], slices.ends[order]
+    next_is_on_same_row = rows[1:] == rows[:-1]
+    next_ends_within = ends[1:] <= ends[:-1]
+    next_takes_time = starts[1:] < ends[1:]
+    holds_next = next_is_on_same_row & next_ends_within & next_takes_time
+    holds_no_other = np.ones(len(slices), bool)
+    holds_no_other[order[:-1]] = ~holds_next
+    return holds_no_other
 
 
 def _on_own_lanes(work: _Work) -> _Work:
-    """Give operations that overlap on one queue queues of their own, since a queue runs one."""
+    """Return the operations with further queues for those that overlap on one queue.
+
+    A queue runs one operation at a time.
+    """
     queues = list(work.queues)
     queue_of = work.queue_of.copy()
-    for number, (device, queue) in enumerate(work.queues):
-        places = np.flatnonzero(queue_of == number)
-        starts, ends = work.slices.starts[places], work.slices.ends[places]
-        if not np.any(starts[1:] < np.maximum.accumulate(ends)[:-1]):
+    for queue_number, (device, queue_name) in enumerate(work.queues):
+        positions = np.flatnonzero(queue_of == queue_number)
+        starts, ends = work.slices.starts[positions], work.slices.ends[positions]
+        latest_ends = np.maximum.accumulate(ends)
+        if not np.any(starts[1:] < latest_ends[:-1]):
             continue
-        lanes = [number]
+        # Each operation goes to the first lane that is free when it starts.
+        queue_of_lane = [queue_number]
         free_from = [0]
-        for place, start, end in zip(places.tolist(), starts.tolist(), ends.tolist(), strict=True):
-            lane = next((lane for lane, time in enumerate(free_from) if time <= start), None)
-            if lane is None:
-                lane = len(lanes)
-                lanes.append(len(queues))
+        operations = zip(positions.tolist(), starts.tolist(), ends.tolist(), strict=True)
+        for position, start, end in operations:
+            free_lanes = [lane for lane, time in enumerate(free_from) if time <= start]
+            if free_lanes:
+                lane = free_lanes[0]
+            else:
+                lane = len(queue_of_lane)
+                queue_of_lane.append(len(queues))
                 free_from.append(0)
-                queues.append((device, f"{queue} ({lane + 1})"))
+                queues.append((device, f"{queue_name} ({lane + 1})"))
             free_from[lane] = end
-            queue_of[place] = lanes[lane]
+            queue_of[position] = queue_of_lane[lane]
     return work._replace(queues=tuple(queues), queue_of=queue_of)
 
 
 class _Launches:
-    """Times when the host launched operations, by the number of the call or of the run."""
+    """The times when the host launched operations, by the number of the call or of the run."""
 
     def __init__(self, host: Slices) -> None:
-        self._calls: dict[str, int] = {}
-        self._runs: dict[str, int] = {}
-        numbered = [
+        self._time_of_call: dict[str, int] = {}
+        self._time_of_run: dict[str, int] = {}
+        has_number = [
             b'"run_id"' in raw or b'"correlation_id"' in raw for raw in host.raw_args.tolist()
         ]
-        calls = host.select(np.array(numbered, bool))
+        calls = host.select(np.array(has_number, bool))
         arguments = calls.arguments("correlation_id", "run_id")
         for (call, run), start in zip(arguments, calls.starts.tolist(), strict=True):
             if call is not None:
-                self._calls.setdefault(str(call), start)
+                self._time_of_call.setdefault(str(call), start)
             if run is not None:
-                self._runs.setdefault(str(run), start)
+                self._time_of_run.setdefault(str(run), start)
 
     def times(self, work: _Work) -> np.ndarray:
         """Return when each operation was launched, or UNKNOWN."""
-        calls, call_of = work.arguments["correlation_id"]
-        runs, run_of = work.arguments["run_id"]
-        by_call = np.array([self._calls.get(str(call), UNKNOWN) for call in calls], np.int64)
-        by_run = np.array([self._runs.get(str(run), UNKNOWN) for run in runs], np.int64)
-        of_call, of_run = _each(by_call, call_of), _each(by_run, run_of)
-        times = np.where(of_call == UNKNOWN, of_run, of_call)
-        # A run's number may come again, and nothing runs before its launch.
+        times_by_call = self._looked_up(work.arguments["correlation_id"], self._time_of_call)
+        times_by_run = self._looked_up(work.arguments["run_id"], self._time_of_run)
+        times = np.where(times_by_call == UNKNOWN, times_by_run, times_by_call)
+        # Nothing runs before its launch: then a run's number has come again.
         return np.where(times <= work.slices.starts, times, UNKNOWN)
 
-
-def _each(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the values at some places; without any, there are no values either."""
-    return values[places] if len(places) else np.zeros(0, np.int64)
+    def _looked_up(self, numbers: Coded, time_of: Mapping[str, int]) -> np.ndarray:
+        """Return the time for the number of each operation, or UNKNOWN."""
+        distinct_numbers, number_of = numbers
+        if not len(number_of):
+            return np.zeros(0, np.int64)
+        times = [time_of.get(str(number), UNKNOWN) for number in distinct_numbers]
+        return np.array(times, np.int64)[number_of]
 
 
 def _spans(work: _Work, launches: _Launches) -> Spans:
+    """Return the spans of operations on devices, linked to their launches."""
     slices = work.slices
     operations, operation_of = work.arguments["hlo_op"]
-    # An operation has one kind, but a kernel of one name may serve several operations.
-    pair_of_all = slices.name_of.astype(np.int64) * max(len(operations), 1) + operation_of
-    pairs, pair_of = np.unique(pair_of_all, return_inverse=True)
-    kind_of_pairs = []
-    for pair in pairs.tolist():
-        name, operation = divmod(pair, len(operations))
-        kind = _kind(slices.names[name], str(operations[operation] or ""))
-        kind_of_pairs.append(KINDS.index(kind))
-    kinds = np.array(kind_of_pairs, np.int8)[pair_of]
+    # Many kernels have the same name and operation, so the kind of each such pair is found once.
+    pair_numbers = slices.name_of.astype(np.int64) * max(len(operations), 1) + operation_of
+    distinct_pairs, pair_of = np.unique(pair_numbers, return_inverse=True)
+    kinds_of_pairs = []
+    for pair in distinct_pairs.tolist():
+        name_position, operation_position = divmod(pair, len(operations))
+        operation = operations[operation_position] or ""
+        kind = _kind(slices.names[name_position], str(operation))
+        kinds_of_pairs.append(KINDS.index(kind))
+    kinds = np.array(kinds_of_pairs, np.int8)[pair_of]
     operators, operator_of = recoded(slices.names, slices.name_of, str)
-    shown = short_names(operators)
-    names, name_of = recoded(operators, operator_of, lambda name: _readable(shown[name]))
+    short_name_of = short_names(operators)
+    names, name_of = recoded(operators, operator_of, lambda name: _readable(short_name_of[name]))
     return Spans(
         names,
         operators,
@@ -254,9 +281,12 @@ def _spans(work: _Work, launches: _Launches) -> Spans:
 
 
 def _kind(name: str, operation: str) -> SpanKind:
+    """Return the kind of a kernel, by its name and that of its operation."""
     if is_communication(name) or EXCHANGE.fullmatch(operation) or EXCHANGE.fullmatch(name):
         return "exchange"
-    return "copy" if COPY.fullmatch(name) else "compute"
+    if COPY.fullmatch(name):
+        return "copy"
+    return "compute"
 
 
 def _readable(name: str) -> str:
@@ -266,10 +296,11 @@ def _readable(name: str) -> str:
 
 def _steps(host: Slices) -> Iterator[Window]:
     """Yield the steps that `profile` marks, and those of the program's StepTraceAnnotation."""
-    recorded = host.select(host.has_name({name for name in host.names if STEP.fullmatch(name)}))
-    for mark in recorded:
+    step_names = {name for name in host.names if STEP.fullmatch(name)}
+    for mark in host.select(host.has_name(step_names)):
         yield Window(mark.name, mark.start, mark.end)
-    is_step = np.array([b'"step_num"' in raw for raw in host.raw_args.tolist()], bool)
-    marked = host.select(is_step)
-    for mark, (number,) in zip(marked, marked.arguments("step_num"), strict=True):
-        yield Window(f"{mark.name}#{number}", mark.start, mark.end)
+    is_annotation = np.array([b'"step_num"' in raw for raw in host.raw_args.tolist()], bool)
+    annotations = host.select(is_annotation)
+    numbers = annotations.arguments("step_num")
+    for annotation, (number,) in zip(annotations, numbers, strict=True):
+        yield Window(f"{annotation.name}#{number}", annotation.start, annotation.end)

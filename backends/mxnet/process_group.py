@@ -49,7 +49,7 @@ class MXNetGroup:
         self.rank: int = self._store.rank if rank is None else rank
         self.size: int = self._store.num_workers
         self._context = mx.cpu(0)
-        self._sums = 0
+        self._exchanges = 0
         self._keys: set[str] = set()
         self.hosts: tuple[str, ...] = ("",) * self.size
         self.hosts = tuple(name.decode() for name in gather(self, socket.gethostname().encode()))
@@ -57,8 +57,8 @@ class MXNetGroup:
     def sum(self, x: Array) -> Array:
         """Queue the sum over all processes, in the memory of each array of a value."""
         arrays = list(tree_leaves(x))
-        self._sums += 1
-        agree_on_exchange(self.sum_on_host, self.rank, self.hosts, self._sums, arrays)
+        self._exchanges += 1
+        agree_on_exchange(self.sum_on_host, self.rank, self.hosts, self._exchanges, arrays)
         # Servers sum arrays of a higher priority first: here the first arrays of a value.
         sums = [
             self._sum_one(str(position), array, -position) for position, array in enumerate(arrays)

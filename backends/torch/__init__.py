@@ -108,6 +108,7 @@ NO_GPU = (
 
 
 def _gpus() -> Gpus:
+    """Return the GPUs that PyTorch finds, or why it can use none."""
     import torch
 
     if torch.version.cuda is None:
@@ -115,22 +116,27 @@ def _gpus() -> Gpus:
     built_for = f"CUDA {torch.version.cuda}"
     with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
-        usable = torch.cuda.is_available()
-    text = " ".join(" ".join(str(warning.message).split()) for warning in messages)
-    if not usable:
-        silent = not text or any(phrase in text for phrase in NO_GPU)
-        return Gpus(
-            built_for, failure=None if silent else diagnose("torch", text) or Diagnosis(text)
-        )
-    devices = tuple(_gpu(index) for index in range(torch.cuda.device_count()))
-    return Gpus(built_for, devices)
+        is_usable = torch.cuda.is_available()
+    if is_usable:
+        devices = tuple(_gpu(index) for index in range(torch.cuda.device_count()))
+        return Gpus(built_for, devices)
+    words: list[str] = []
+    for warning in messages:
+        words += str(warning.message).split()
+    text = " ".join(words)
+    has_no_gpu = not text or any(phrase in text for phrase in NO_GPU)
+    if has_no_gpu:
+        return Gpus(built_for)
+    return Gpus(built_for, failure=diagnose("torch", text) or Diagnosis(text))
 
 
 def _gpu(index: int) -> Gpu:
+    """Return a GPU as PyTorch describes it."""
     import torch
 
-    it = torch.cuda.get_device_properties(index)
-    return Gpu(index, it.name, it.total_memory, f"{it.major}.{it.minor}")
+    properties = torch.cuda.get_device_properties(index)
+    compute_capability = f"{properties.major}.{properties.minor}"
+    return Gpu(index, properties.name, properties.total_memory, compute_capability)
 
 
 INSTALLATION = Installation(

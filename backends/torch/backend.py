@@ -39,8 +39,9 @@ def load(
     workers_per_device: int = 1,
     variants: Sequence[str] = (),
 ) -> Backend:
-    """Return PyTorch's backend for an engine and devices. Raises BackendError for what cannot be
-    had.
+    """Import PyTorch, and return its backend for an engine and devices.
+
+    Raises BackendError if there are no such devices, or PyTorch cannot be imported.
     """
     engine = engine or "async"
     check_workers("torch", engine, workers_per_device)
@@ -48,12 +49,11 @@ def load(
     torch = import_framework("torch", {}, requirement="torch 2 or later")
     from backends.torch import ops
 
-    blocking = str(int(engine == "sync"))
+    blocking = "1" if engine == "sync" else "0"
     # Whoever asks for CPUs does not start CUDA.
-    only_cpus = device_kind == "cpu" or (
-        not isinstance(devices, int) and cpu_devices(devices) == len(devices)
-    )
-    gpus = 0 if only_cpus else _count_gpus(torch, blocking)
+    names_only_cpus = not isinstance(devices, int) and cpu_devices(devices) == len(devices)
+    wants_only_cpus = device_kind == "cpu" or names_only_cpus
+    gpus = 0 if wants_only_cpus else _count_gpus(torch, blocking)
     chosen, note = choose_devices(
         "torch", device_kind, devices, gpus, workers_per_device, reason_against
     )
@@ -63,26 +63,27 @@ def load(
         raise BackendError(
             f"torch has no variant {COPY_ON_COMPUTE_QUEUE.name!r} on CPUs and GPUs together"
         )
+    settings: FrameworkSettings = {}
+    if "gpu" in kinds:
+        settings = _start_cuda(torch, blocking, TF32.name in own_variants)
+    threads = threads_per_device or threads_for(kinds.count("cpu"), workers_per_device)
     setup = Setup(
         framework=torch,
         ops=ops,
         engine=engine,
         devices=chosen,
         note=note,
-        threads_per_device=threads_per_device
-        or threads_for(kinds.count("cpu"), workers_per_device),
+        threads_per_device=threads,
         workers_per_device=workers_per_device,
         variants=own_variants,
-        settings=_start_cuda(torch, blocking, TF32.name in own_variants) if "gpu" in kinds else {},
+        settings=settings,
     )
     chosen_class: Callable[[Setup], Backend] = resolve_name(_class_path(engine, kinds))
     return chosen_class(setup)
 
 
 def _class_path(engine: str, kinds: Collection[DeviceKind]) -> str:
-    """Return the path, `module:name`, of the class that schedules work on devices of these
-    kinds.
-    """
+    """Return the path, `module:name`, of the backend's class for an engine and kinds of devices."""
     if engine == "sync":
         return "backends.torch.eager:EagerTorch"
     if "gpu" in kinds:
@@ -92,14 +93,15 @@ def _class_path(engine: str, kinds: Collection[DeviceKind]) -> str:
 
 @final
 class PerDevice(dict[Device, Value]):
-    """What a backend has for each of its devices; asking for another device raises BackendError."""
+    """A value for each of a backend's devices; asking for another device raises BackendError."""
 
     def __missing__(self, device: Device) -> NoReturn:
-        raise foreign("torch", device, (own for own in self if own != HOST))
+        raise foreign("torch", device, (own_device for own_device in self if own_device != HOST))
 
     def named(self, device: Device) -> Value:
-        """Return what a device has that a caller names, and which may be anything, also what no
-        dict can hold.
+        """Return the value for a device that a caller names.
+
+        It may be any object, also one that no dict can hold; then BackendError is raised.
         """
         try:
             return self[device]
@@ -124,46 +126,50 @@ class TorchBackend(BaseBackend):
         """Return the device of an array; None for a tensor on a CPU, which does not know it."""
         if isinstance(x, Future | CudaArray):
             return x.device
-        return Device("gpu", x.device.index) if x.is_cuda else None
+        if x.is_cuda:
+            return Device("gpu", x.device.index)
+        return None
 
     def _fail(self, error: BaseException, place: str = "") -> NoReturn:
+        """Raise ComputationError for an error, or for the error and device of a Failure."""
         if isinstance(error, Failure):
             super()._fail(error.error, f"on {error.device}")
         super()._fail(error, place)
 
 
 def _limit_threads(torch: Any, threads: int) -> None:
-    # The setting is the calling thread's own: without it, every worker would use all cores. But a
-    # thread's first use of OpenMP would replace it by what was set last, in any thread; asking for
-    # the number counts as first use.
+    """Set the number of threads that PyTorch computes with on the calling thread."""
+    # Each thread has a setting of its own, and without it every worker would use all cores. But a
+    # thread's first use of OpenMP replaces its setting by the last one of any thread. So the thread
+    # first asks for the number, which counts as a use.
     torch.get_num_threads()
     torch.set_num_threads(threads)
 
 
 def _count_gpus(torch: Any, blocking: str) -> int:
-    """Count the GPUs, with the setting that CUDA reads when it starts: without NVIDIA's management
-    library it does.
+    """Count the GPUs, under the setting that CUDA reads when it starts.
+
+    Without NVIDIA's management library, counting starts CUDA.
     """
-    with environment({} if torch.cuda.is_initialized() else {BLOCKING: blocking}):
+    settings = {} if torch.cuda.is_initialized() else {BLOCKING: blocking}
+    with environment(settings):
         gpus: int = torch.cuda.device_count()
     return gpus
 
 
 def _start_cuda(torch: Any, blocking: str, tf32: bool) -> FrameworkSettings:
-    """Set whether the host waits after every kernel, and whether TensorFloat-32 may replace
-    float32; return both.
+    """Start CUDA under CUDA_LAUNCH_BLOCKING=`blocking`, allow or forbid TF32, and return both.
 
-    Raises BackendError if CUDA cannot be started, or has been with the other value of
-    CUDA_LAUNCH_BLOCKING.
+    Raises BackendError if CUDA cannot be started, or was started with another value.
     """
-    present = os.environ.get(BLOCKING, "0")
-    if present != blocking and torch.cuda.is_initialized():
+    present_value = os.environ.get(BLOCKING, "0")
+    if present_value != blocking and torch.cuda.is_initialized():
         raise BackendError(
-            f"CUDA was started with {BLOCKING}={present}, and this engine needs {blocking}: start "
-            "afresh"
+            f"CUDA was started with {BLOCKING}={present_value}, and this engine needs {blocking}: "
+            "start afresh"
         )
     os.environ[BLOCKING] = blocking
-    # Now, or the first array would start it, perhaps after another load has changed the setting.
+    # Otherwise the first array starts CUDA, perhaps after another load has changed the setting.
     try:
         torch.cuda.init()
     except Exception as error:

@@ -61,35 +61,41 @@ class CudaStreamsTorch(TorchBackend):
         if on_cpus:
             scheduler += ", and worker threads of parallel-core on CPUs, where it has none"
         super().__init__(setup, scheduler, setup.threads_per_device)
-        graphs, replays = CudaGraphs(self._torch), GRAPH_REPLAY.name in self.variants
-        self.ops = graphs.changing(self.ops, steps=replays)
-        self._replay = graphs.issue_step if replays else None
+        graphs = CudaGraphs(self._torch)
+        replays_steps = GRAPH_REPLAY.name in self.variants
+        self.ops = graphs.changing(self.ops, steps=replays_steps)
+        self._issue_step = graphs.issue_step if replays_steps else None
 
-        def streams() -> PerDevice[Calls]:
-            on_host: dict[Device, Calls] = dict.fromkeys((*on_cpus, HOST), HostCalls(self._torch))
-            return PerDevice(on_host | {d: CudaStream(self._torch, d) for d in on_gpus})
+        def new_queues() -> PerDevice[Calls]:
+            host_calls = HostCalls(self._torch)
+            queues: PerDevice[Calls] = PerDevice(dict.fromkeys((*on_cpus, HOST), host_calls))
+            for device in on_gpus:
+                queues[device] = CudaStream(self._torch, device)
+            return queues
 
-        self._compute = self._arriving = self._leaving = streams()
+        self._compute = self._arriving = self._leaving = new_queues()
         self._copies_by_source = COPY_ON_COMPUTE_QUEUE.name in self.variants
         if not self._copies_by_source:
-            self._arriving, self._leaving = streams(), streams()
-        # Without CPU devices it has no threads.
+            self._arriving, self._leaving = new_queues(), new_queues()
+        # Without CPU devices this part has no threads.
         self._cpus = WorkerThreadsTorch(replace(setup, devices=on_cpus))
         self.streams = self._cpus.streams
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        """Call `fn(*args)` while the device's stream is the current one."""
         device = common_device(*args)
         stream = self._compute[device]
         if device in self._cpus.devices:
             return self._cpus.launch(fn, *args)
-        if self._replay is not None:
-            fn, args = self._replay, (fn, *args)
+        if self._issue_step is not None:
+            fn, args = self._issue_step, (fn, *args)
         try:
             return stream.issue(fn, args, [])
         except Failure as failure:
             self._fail(failure)
 
     def wait(self, x: Array) -> Array:
+        """Block until all arrays of a value are computed, and return the value."""
         for leaf in tree_leaves(x):
             try:
                 computed(leaf)
@@ -98,55 +104,72 @@ class CudaStreamsTorch(TorchBackend):
         return x
 
     def waitall(self) -> None:
+        """Block until all threads and all streams are done."""
         # The threads come first, because they issue to the streams.
-        if failed := first_error(self.streams):
-            error, device = failed
+        failure = first_error(self.streams)
+        if failure is not None:
+            error, device = failure
             self._fail(error, f"on {device}")
-        for streams in (self._compute, self._arriving, self._leaving):
-            for stream in streams.values():
-                self._try(stream.synchronize)
+        for queues in (self._compute, self._arriving, self._leaving):
+            for queue in queues.values():
+                self._try(queue.synchronize)
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        """Issue a copy to a stream for copies, or enqueue it if a CPU device takes part."""
         self._compute.named(device)
-        source, *others = dict.fromkeys(devices_in(x))
-        self._refuse_foreign(source, *others)
-        if others:
-            # Each array goes by its own route; what overwrites then lies on one device.
+        source, *other_sources = dict.fromkeys(devices_in(x))
+        self._refuse_foreign(source, *other_sources)
+        if other_sources:
+            # Each array goes by its own route, and all are on the device before `out` is written.
             x = tree_map(lambda leaf: self.copy_to(leaf, device), x)
             source = device
             if out is None:
                 return x
-        for place in () if out is None else devices_in(out):
-            if place != device:
-                raise elsewhere(self.name, place, device)
-        on_cpus = self._cpus.devices
-        if source in on_cpus and device in on_cpus:
+        if out is not None:
+            for device_of_out in devices_in(out):
+                if device_of_out != device:
+                    raise elsewhere(self.name, device_of_out, device)
+        source_is_cpu = source in self._cpus.devices
+        destination_is_cpu = device in self._cpus.devices
+        if source_is_cpu and destination_is_cpu:
             return self._cpus.copy_to(x, device, out)
-        if source in on_cpus:
-            copies = self._cpus.copies[source]
-            return copies.submit(self._copy_from_cpu, x, device, out).on(device)
-        if device in on_cpus:
-            copies, on_host = self._cpus.copies[device], self.copy_to(x, HOST)
+        if source_is_cpu:
+            thread = self._cpus.copies[source]
+            return thread.submit(self._copy_from_cpu, x, device, out).on(device)
+        if destination_is_cpu:
+            thread, on_host = self._cpus.copies[device], self.copy_to(x, HOST)
             if out is None:
-                return copies.submit(_copy_to_cpu, on_host)
-            return copies.submit_consuming(_overwrite_on_cpu, out, on_host)
+                return thread.submit(_copy_to_cpu, on_host)
+            return thread.submit_consuming(_overwrite_on_cpu, out, on_host)
         return self._try(self._copy, x, source, device, out)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        """Issue the sum on the first GPU, and copies of the sum to the other devices."""
         devices = self._devices_of(xs, CudaArray | Future, common_device)
         self._refuse_foreign(*devices)
-        not_on_cpus = [place for place, d in enumerate(devices) if d not in self._cpus.devices]
-        if not not_on_cpus:
+        positions = range(len(xs))
+        positions_on_gpus = [
+            position for position in positions if devices[position] not in self._cpus.devices
+        ]
+        if not positions_on_gpus:
             return self._cpus.allreduce(xs)
-        home = not_on_cpus[0]
-        gpu, first = devices[home], xs[home]
-        others = [(x, device) for x, device in zip(xs, devices, strict=True) if x is not first]
-        terms = [x if is_readable(device, gpu) else self.copy_to(x, gpu) for x, device in others]
-        total = self._try(self._compute[gpu].submit_consuming, add_into, first, *terms)
-        sums = [self.copy_to(total, device, out=x) for x, device in others]
-        return (*sums[:home], total, *sums[home:])
+        # The first value on a GPU becomes the sum.
+        summing = positions_on_gpus[0]
+        gpu = devices[summing]
+        other_positions = [position for position in positions if position != summing]
+        terms = []
+        for position in other_positions:
+            can_be_read = is_readable(devices[position], gpu)
+            terms.append(xs[position] if can_be_read else self.copy_to(xs[position], gpu))
+        total = self._try(self._compute[gpu].submit_consuming, add_into, xs[summing], *terms)
+        sums = list(xs)
+        sums[summing] = total
+        for position in other_positions:
+            sums[position] = self.copy_to(total, devices[position], out=xs[position])
+        return tuple(sums)
 
     def asarray(self, x: HostArray, device: Device) -> Array:
+        """Copy a NumPy array, or a tuple of them, to page-locked memory and on to a device."""
         self._compute.named(device)
         self._check_host_arrays(x)
         if device in self._cpus.devices:
@@ -155,6 +178,7 @@ class CudaStreamsTorch(TorchBackend):
         return self._try(self._arriving[device].submit, partial(self._load, device), tensors)
 
     def to_numpy(self, x: Array) -> Any:
+        """Copy a value to the host, wait for the copy, and return it as NumPy."""
         on_host = tree_map(self._to_host, x)
         self.wait(on_host)
         try:
@@ -163,17 +187,20 @@ class CudaStreamsTorch(TorchBackend):
             self._fail(error)
 
     def _refuse_foreign(self, *devices: Device) -> None:
+        """Raise BackendError for a device of another backend."""
         for device in devices:
+            # A missing device raises it.
             self._compute[device]
 
     def _try(self, fn: Callable[..., Array], *args: Any) -> Array:
+        """Return `fn(*args)`; raises ComputationError if it raises a Failure."""
         try:
             return fn(*args)
         except Failure as failure:
             self._fail(failure)
 
     def _load(self, device: Device, x: Array) -> Array:
-        """Issue a copy of page-locked tensors, which are what is loaded on HOST."""
+        """Return page-locked tensors themselves for HOST, and issue a copy for another device."""
         if device == HOST:
             return x
         loaded = self._copied(device, x)
@@ -181,19 +208,21 @@ class CudaStreamsTorch(TorchBackend):
         return loaded
 
     def _to_host(self, x: Array) -> Array:
-        on_cpu = isinstance(x, Future) and x.device in self._cpus.devices
-        return x if on_cpu else self.copy_to(x, HOST)
+        """Return an array on HOST, or on a CPU device if it lies there."""
+        is_on_cpu = isinstance(x, Future) and x.device in self._cpus.devices
+        return x if is_on_cpu else self.copy_to(x, HOST)
 
     def _copy(self, x: Array, source: Device, device: Device, out: Array | None) -> Array:
         """Issue a copy between GPUs and HOST."""
-        stream, beside = self._arriving[device], self._leaving[source]
+        stream, other_stream = self._arriving[device], self._leaving[source]
         if device == HOST or (self._copies_by_source and source != HOST):
-            stream, beside = beside, stream
+            stream, other_stream = other_stream, stream
         copy = partial(self._copied, device)
-        if source.kind == device.kind == "gpu" and source.index != device.index:
-            # The source's current stream copies between two GPUs; PyTorch makes it wait for the
-            # destination's before and after.
-            copy = partial(self._copied, device, enter=beside.enter)
+        are_gpus = source.kind == "gpu" and device.kind == "gpu"
+        if are_gpus and source.index != device.index:
+            # Between two GPUs the source's current stream copies; PyTorch makes it wait for the
+            # destination's stream before and after.
+            copy = partial(self._copied, device, enter=other_stream.enter)
         if out is None:
             copied = stream.submit(copy, x)
         else:
@@ -207,6 +236,7 @@ class CudaStreamsTorch(TorchBackend):
         out: Array | None = None,
         enter: Callable[[], None] = lambda: None,
     ) -> Array:
+        """Copy tensors on the current stream, to new memory on a device or to that of `out`."""
         enter()
         if out is None:
             out = tree_map(lambda leaf: allocate_like(self._torch, leaf, device), x)
@@ -215,16 +245,22 @@ class CudaStreamsTorch(TorchBackend):
         return tree_map(lambda target, leaf: target.copy_(leaf, non_blocking=True), out, x)
 
     def _copy_from_cpu(self, x: Array, device: Device, out: Array | None) -> Array:
-        """Copy to page-locked memory, and from there issue a copy; for a CPU device's thread."""
-        on_host = self._copy(x, HOST, HOST, out if device == HOST else None)
-        return on_host if device == HOST else self._copy(on_host, HOST, device, out)
+        """Copy to page-locked memory, and issue a copy from there to a GPU.
+
+        A CPU device's thread for copies calls this.
+        """
+        if device == HOST:
+            return self._copy(x, HOST, HOST, out)
+        on_host = self._copy(x, HOST, HOST, None)
+        return self._copy(on_host, HOST, device, out)
 
 
 @gives_new_memory
 def _copy_to_cpu(on_host: Array) -> Array:
-    """Wait for a copy in page-locked memory, which is as good as any on a CPU device."""
+    """Wait for a copy in page-locked memory, and return it: a CPU device can use that memory."""
     return computed(on_host)
 
 
 def _overwrite_on_cpu(out: Array, on_host: Array) -> Array:
+    """Wait for a copy in page-locked memory, and copy it to the memory of `out`."""
     return overwrite(out, computed(on_host))

@@ -32,20 +32,22 @@ def libraries(threads: int) -> Sequence[Kernels]:
     """List MKL, or what replaces it, and oneDNN."""
     import torch
 
-    built: str = torch.__config__.show()
-    mkl = re.search(r"Math Kernel Library Version (\S+?)-", built)
-    multiplies = (
-        [Kernels("MKL", mkl[1], _instructions_of_mkl(torch), threads)]
-        if mkl
-        else blas("torch", threads)
-    )
-    dnn = re.search(r"MKL-DNN v(\S+)", built)
-    return [*multiplies, *([onednn(dnn[1], threads)] if dnn else [])]
+    build: str = torch.__config__.show()
+    mkl = re.search(r"Math Kernel Library Version (\S+?)-", build)
+    if mkl is None:
+        kernels = blas("torch", threads)
+    else:
+        kernels = [Kernels("MKL", mkl[1], _instructions_of_mkl(torch), threads)]
+    dnn = re.search(r"MKL-DNN v(\S+)", build)
+    if dnn is not None:
+        kernels.append(onednn(dnn[1], threads))
+    return kernels
 
 
 def _instructions_of_mkl(torch: Any) -> str | None:
-    """Return what MKL says of its kernels; None if it names no instructions, as on processors of
-    other makers.
+    """Return the instruction set of MKL's kernels.
+
+    None if MKL names none, as on processors of other makers.
     """
     library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
     get_version = getattr(library, "mkl_serv_get_version", None)
@@ -54,16 +56,16 @@ def _instructions_of_mkl(torch: Any) -> str | None:
     version = _Version()
     get_version(ctypes.byref(version))
     # "Intel(R) Advanced Vector Extensions 512 (Intel(R) AVX-512) enabled processors"
-    named = re.search(
-        rb"AVX-512|AVX2|AVX|SSE[\d.]+", (version.processor or b"").replace(b"(R)", b"")
-    )
-    return named[0].decode() if named else None
+    processor = (version.processor or b"").replace(b"(R)", b"")
+    instructions = re.search(rb"AVX-512|AVX2|AVX|SSE[\d.]+", processor)
+    return instructions[0].decode() if instructions else None
 
 
 @contextmanager
 def one_thread(backend: Backend, x: Array) -> Iterator[None]:
-    """Limit each worker of the device of `x`: PyTorch and MKL have a number of threads for each
-    thread of Python.
+    """Limit each worker of the device of `x` to one thread within a `with` block.
+
+    PyTorch and MKL have a number of threads for each thread of Python.
     """
     _set_threads(backend, x, 1)
     try:
@@ -73,13 +75,15 @@ def one_thread(backend: Backend, x: Array) -> Iterator[None]:
 
 
 def _set_threads(backend: Backend, x: Array, threads: int) -> None:
+    """Set the number of threads in each worker of the device of `x`."""
     import torch
 
     meeting = threading.Barrier(backend.workers_per_device)
 
     def limit(x: Array) -> Array:
+        """Set it in this worker, and wait for the other workers."""
         torch.set_num_threads(threads)
-        # Each worker takes one of these calls: none returns for another one before all have begun.
+        # So no worker takes two of these calls: each is held until all workers have taken one.
         with suppress(threading.BrokenBarrierError):
             meeting.wait(MEETING_SECONDS)
         return x

@@ -7,7 +7,7 @@ that nothing is left out in silence.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 from backends.profiling.collectives import is_communication
 from backends.profiling.kernel_names import short_names
 from backends.profiling.slices import Slices, Trace, TraceThread, coded, recoded
-from backends.profiling.timeline import KINDS, UNKNOWN, SpanKind, Spans
+from backends.profiling.timeline import KINDS, UNKNOWN, Queue, SpanKind, Spans
 
 OPERATORS, MARKS = "cpu_op", "user_annotation"
 STEP = "ProfilerStep#"
@@ -49,22 +49,25 @@ SINCE_2021 = {
 
 
 def is_launch(category: str) -> bool:
-    """Return whether calls of a category launch work: the runtime's and the driver's, of any
-    accelerator.
+    """Return whether a category holds the calls of an accelerator's runtime or driver.
+
+    They are the calls that launch work.
     """
     return category.endswith(("_runtime", "_driver"))
 
 
 def in_words_of_today(slices: Slices) -> Slices:
-    """Return the same slices with the categories of today; steps are marks, also if they stand
-    among operators.
+    """Return the same slices with the categories of today.
+
+    Steps that stand among operators, as in 2021, become marks.
     """
     categories, category_of = recoded(
         slices.categories, slices.category_of, lambda name: SINCE_2021.get(name, name)
     )
     if OPERATORS in categories:
-        is_step = slices.has_name({name for name in slices.names if name.startswith(STEP)})
-        is_step &= category_of == categories.index(OPERATORS)
+        step_names = {name for name in slices.names if name.startswith(STEP)}
+        is_operator = category_of == categories.index(OPERATORS)
+        is_step = slices.has_name(step_names) & is_operator
         if is_step.any():
             categories = (*categories, MARKS)
             category_of = np.where(is_step, len(categories) - 1, category_of)
@@ -80,21 +83,29 @@ def left_out(slices: Slices) -> Iterator[str]:
 
 
 def _is_known(category: str) -> bool:
-    return category in ON_DEVICE | WITHOUT_WORK | {OPERATORS, MARKS} or is_launch(category)
+    """Return whether a reader here knows a category."""
+    if category in (OPERATORS, MARKS) or is_launch(category):
+        return True
+    return category in ON_DEVICE or category in WITHOUT_WORK
 
 
 def has_unread_devices(slices: Slices) -> bool:
-    """Return whether a process without operators holds what no reader here knows: a device may."""
-    unknown = [category for category in slices.categories if not _is_known(category)]
-    unread = {process for process, _ in slices.select(slices.has_category(*unknown)).threads()}
+    """Return whether a process may be a device that no reader here knows.
+
+    Such a process holds events of an unknown category, and no operators.
+    """
+    unknown_categories = [category for category in slices.categories if not _is_known(category)]
+    unknown = slices.select(slices.has_category(*unknown_categories))
     operators = slices.select(slices.has_category(OPERATORS))
-    return bool(unread - {process for process, _ in operators.threads()})
+    processes_of_unknown = {process for process, _ in unknown.threads()}
+    processes_of_operators = {process for process, _ in operators.threads()}
+    return not processes_of_unknown <= processes_of_operators
 
 
 def without_category(slices: Slices, trace: Trace) -> Iterator[str]:
-    """Yield a note of events that say not what they are, with the processes that they stand in.
+    """Yield a note if events have no category, with the processes of these events.
 
-    Kineto gives each a category; plug-ins for other accelerators may not.
+    Kineto gives every event a category; plug-ins for other accelerators may not.
     """
     nameless = slices.select(slices.has_category(""))
     if not nameless:
@@ -121,37 +132,25 @@ LAUNCHING = re.compile(r"(?:cuda|hip|cu)\w*LaunchKernel")
 
 
 def device_spans(slices: Slices, trace: Trace) -> Spans:
-    """Return the operations of a trace's devices; `slices` are all of the trace, with the
-    categories of today.
+    """Return the spans of the operations on a trace's devices.
+
+    `slices` are all slices of the trace, with the categories of today.
     """
     work = slices.select(slices.has_category(*ON_DEVICE) & ~_waits(slices))
     if not work:
         return Spans.of(())
-    launches = slices.select(slices.has_category(*filter(is_launch, slices.categories)))
-    # A number that is used again is the later call's.
-    starts: dict[int | str | None, int] = {
-        number: start
-        for (number,), start in zip(
-            launches.arguments("correlation"), launches.starts.tolist(), strict=True
-        )
-        if isinstance(number, int | str)
-    }
+    name_of_queue = device_queue(slices, trace)
     arguments = work.arguments("device", "stream", "correlation")
-    numbers = (number if isinstance(number, int | str) else None for _, _, number in arguments)
-    launched = np.array(
-        [starts.get(number, UNKNOWN) if number is not None else UNKNOWN for number in numbers],
-        np.int64,
-    )
-    queue = device_queue(slices, trace)
-    named = zip(arguments, work.category_of.tolist(), work.row_of.tolist(), strict=True)
+    categories = [work.categories[category] for category in work.category_of.tolist()]
+    rows = [work.rows[row] for row in work.row_of.tolist()]
     queues, queue_of = coded(
-        queue(device, stream, work.categories[category], work.rows[row])
-        for (device, stream, _), category, row in named
+        name_of_queue(device, stream, category, row)
+        for (device, stream, _), category, row in zip(arguments, categories, rows, strict=True)
     )
+    correlations = [correlation for _, _, correlation in arguments]
     operators, operator_of = recoded(work.names, work.name_of, str)
-    short = short_names(operators)
-    names, name_of = recoded(operators, operator_of, short.__getitem__)
-    kinds = _kinds(work)
+    short_name_of = short_names(operators)
+    names, name_of = recoded(operators, operator_of, short_name_of.__getitem__)
     return Spans(
         names,
         operators,
@@ -159,34 +158,67 @@ def device_spans(slices: Slices, trace: Trace) -> Spans:
         name_of,
         operator_of,
         queue_of,
-        kinds,
+        _kinds(work),
         work.starts,
         work.ends,
-        launched,
+        _launch_times(correlations, slices),
     )
+
+
+def _launch_times(correlations: Sequence[object], slices: Slices) -> np.ndarray:
+    """Return when the operations with these correlation numbers were launched.
+
+    UNKNOWN stands for an operation whose number no launch has.
+    """
+    launches = slices.select(slices.has_category(*filter(is_launch, slices.categories)))
+    start_of: dict[object, int] = {}
+    numbers = launches.arguments("correlation")
+    for (number,), start in zip(numbers, launches.starts.tolist(), strict=True):
+        if isinstance(number, int | str):
+            # A number that is used again is the later call's.
+            start_of[number] = start
+
+    def launch_time(correlation: object) -> int:
+        # Other values may be lists, which no dict takes.
+        if isinstance(correlation, int | str):
+            return start_of.get(correlation, UNKNOWN)
+        return UNKNOWN
+
+    return np.array([launch_time(correlation) for correlation in correlations], np.int64)
 
 
 def device_queue(
     slices: Slices, trace: Trace
-) -> Callable[[object, object, str, TraceThread], tuple[str, str]]:
-    """Return the function that names a queue by the arguments `device` and `stream`, the category
-    and the row.
+) -> Callable[[object, object, str, TraceThread], Queue]:
+    """Return a function that names the queue of an operation on a device.
 
-    Where an argument is None, the row says which: its process is the device, its thread the stream.
+    The function takes the operation's arguments `device` and `stream`, its category and its row. If
+    an argument is None, the row's process stands for the device, and its thread for the stream.
     """
-    usual = "xpu" if any(category.startswith("xpu_") for category in slices.categories) else "gpu"
+    has_xpu = any(category.startswith("xpu_") for category in slices.categories)
+    usual_accelerator = "xpu" if has_xpu else "gpu"
 
-    def queue(device: object, stream: object, category: str, row: TraceThread) -> tuple[str, str]:
+    def queue(device: object, stream: object, category: str, row: TraceThread) -> Queue:
+        """Return the device and the name of the queue that an operation ran on."""
         process, thread = row
+        accelerator = ACCELERATORS.get(category, usual_accelerator)
         label = LABEL.match(trace.processes.get(process, ""))
-        accelerator = label[1].lower() if label else ACCELERATORS.get(category, usual)
-        name = trace.threads.get(row, "").strip().lower() if stream is None else ""
-        if not name:
-            name = str(thread if stream is None else stream)
-            name = name if name.startswith("stream ") else f"stream {name}"
-        return f"{accelerator}:{process if device is None else device}", name
+        if label is not None:
+            accelerator = label[1].lower()
+        index = process if device is None else device
+        device_name = f"{accelerator}:{index}"
+        if stream is not None:
+            return device_name, _stream_name(stream)
+        thread_name = trace.threads.get(row, "").strip().lower()
+        return device_name, thread_name or _stream_name(thread)
 
     return queue
+
+
+def _stream_name(stream: object) -> str:
+    """Return the name of a stream, whose number may have the word before it already."""
+    text = str(stream)
+    return text if text.startswith("stream ") else f"stream {text}"
 
 
 class Launches(NamedTuple):
@@ -199,27 +231,34 @@ class Launches(NamedTuple):
 
 
 def launches_of(slices: Slices) -> Launches:
-    """Count a trace's launches, in the order of time."""
-    calling = slices.has_category(*filter(is_launch, slices.categories)) & slices.has_name(
-        {name for name in slices.names if LAUNCHING.match(name)}
+    """Count a trace's launches, and those whose operation on a device is missing."""
+    launch_names = {name for name in slices.names if LAUNCHING.match(name)}
+    launch_categories = list(filter(is_launch, slices.categories))
+    launches = slices.select(
+        slices.has_category(*launch_categories) & slices.has_name(launch_names)
     )
-    launched = [number for (number,) in slices.select(calling).arguments("correlation")]
-    work = slices.select(slices.has_category(*ON_DEVICE))
-    ran = {number for (number,) in work.arguments("correlation") if isinstance(number, int | str)}
-    have_run = [number in ran for number in launched if isinstance(number, int | str)]
-    at_the_end = have_run[::-1].index(True) if True in have_run else 0
-    return Launches(len(have_run), have_run.count(False), at_the_end)
+    numbers_launched = _correlations(launches)
+    numbers_run = set(_correlations(slices.select(slices.has_category(*ON_DEVICE))))
+    has_run = [number in numbers_run for number in numbers_launched]
+    missing_at_the_end = 0
+    if True in has_run:
+        missing_at_the_end = has_run[::-1].index(True)
+    return Launches(len(has_run), has_run.count(False), missing_at_the_end)
+
+
+def _correlations(slices: Slices) -> list[int | str]:
+    """Return the correlation numbers of slices that have one, in the order of the slices."""
+    arguments = slices.arguments("correlation")
+    return [number for (number,) in arguments if isinstance(number, int | str)]
 
 
 def exchanges_by_nccl(slices: Slices) -> bool:
-    """Return whether annotations say that NCCL exchanged, and no kernel of its is here."""
-    announced = slices.has_category(MARKS) & slices.has_name(
-        {name for name in slices.names if name.startswith("nccl:")}
-    )
-    ran = slices.has_category(*ON_DEVICE) & slices.has_name(
-        {name for name in slices.names if is_communication(name)}
-    )
-    return bool(announced.any()) and not ran.any()
+    """Return whether annotations say that NCCL exchanged, and the trace has no kernel of NCCL's."""
+    annotation_names = {name for name in slices.names if name.startswith("nccl:")}
+    kernel_names = {name for name in slices.names if is_communication(name)}
+    is_annotation = slices.has_category(MARKS) & slices.has_name(annotation_names)
+    is_kernel = slices.has_category(*ON_DEVICE) & slices.has_name(kernel_names)
+    return bool(is_annotation.any()) and not is_kernel.any()
 
 
 def lacks_devices(slices: Slices) -> bool:
@@ -230,16 +269,14 @@ def lacks_devices(slices: Slices) -> bool:
 
 
 def missing_operations(slices: Slices) -> Iterator[str]:
-    """Yield notes if launches or exchanges lack their operations: what the devices did is then not
-    known.
-    """
+    """Yield notes if launches or exchanges lack their operations on devices."""
     if exchanges_by_nccl(slices):
         yield (
             "NCCL's annotations are here and its kernels are not: no exchange was recorded, and "
             "launching one is not exchanging"
         )
     launches = launches_of(slices)
-    if launches.missing == launches.total > 0:
+    if launches.total > 0 and launches.missing == launches.total:
         yield (
             f"{launches.total:,} launches have no operation on a device: nothing is known of the "
             "GPU, and a host's share says nothing of it"
@@ -250,39 +287,46 @@ def missing_operations(slices: Slices) -> Iterator[str]:
             f"{launches.missing_at_the_end:,} of {launches.total:,} launches, the last, have no "
             "operation here: the recording ended before"
         )
-    if others := launches.missing - launches.missing_at_the_end:
+    missing_before = launches.missing - launches.missing_at_the_end
+    if missing_before:
         yield (
-            f"{others:,} of {launches.total:,} launches have no operation on a device: what the "
-            "GPU did is not all here"
+            f"{missing_before:,} of {launches.total:,} launches have no operation on a device: "
+            "what the GPU did is not all here"
         )
 
 
 def waits_left_out(slices: Slices) -> Iterator[str]:
-    """Yield a note if a device's queue holds what is no work."""
-    if count := int(_waits(slices).sum()):
+    """Yield a note if a device's queue holds waits, which are no work."""
+    count = int(_waits(slices).sum())
+    if count:
         yield f"{count:,} of MTIA's events record or await an event, which is no work, left out."
 
 
 def _waits(slices: Slices) -> np.ndarray:
-    return slices.has_category(MTIA) & slices.has_name(
-        {name for name in slices.names if WAITS.match(name)}
-    )
+    """Return which slices are waits of MTIA's queues."""
+    wait_names = {name for name in slices.names if WAITS.match(name)}
+    return slices.has_category(MTIA) & slices.has_name(wait_names)
 
 
 def _kinds(work: Slices) -> np.ndarray:
-    by_name: Mapping[bool, np.ndarray] = {
-        mtia: np.array([KINDS.index(_kind(name, mtia)) for name in work.names], np.int8)
-        for mtia in (False, True)
-    }
-    kinds = np.where(
-        work.has_category(MTIA), by_name[True][work.name_of], by_name[False][work.name_of]
-    )
+    """Return the kind of each operation on a device, as a position in KINDS."""
+    kinds_on_mtia = _kinds_of_names(work.names, on_mtia=True)[work.name_of]
+    kinds_elsewhere = _kinds_of_names(work.names, on_mtia=False)[work.name_of]
+    kinds = np.where(work.has_category(MTIA), kinds_on_mtia, kinds_elsewhere)
     return np.where(work.has_category(COPIES), np.int8(KINDS.index("copy")), kinds)
 
 
+def _kinds_of_names(names: Sequence[str], on_mtia: bool) -> np.ndarray:
+    """Return the kind of an operation of each name, as a position in KINDS."""
+    return np.array([KINDS.index(_kind(name, on_mtia)) for name in names], np.int8)
+
+
 def _kind(name: str, on_mtia: bool) -> SpanKind:
+    """Return the kind of an operation by its name."""
     if on_mtia and COPYING.match(name):
         return "copy"
     if COPYING_KERNEL.match(name):
         return "copy"
-    return "exchange" if is_communication(name) else "compute"
+    if is_communication(name):
+        return "exchange"
+    return "compute"

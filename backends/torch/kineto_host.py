@@ -56,101 +56,130 @@ WAITING = re.compile(r"^_?c10d_functional::wait_tensor|^c10d::\w*barrier")
 """Operators that wait for an exchange, maybe inside another one."""
 KEEPING = "torch::autograd::AccumulateGrad"
 VARIANT = re.compile(r"^.*:|_base|_coalesced|_into_tensor|_")
-"""What the names of an exchange differ in where it is launched and where it runs."""
+"""The parts of an exchange's name that differ between its launch and its run."""
 SCATTER, REDUCE = "reducescatter", "allreduce"
-"""Gloo may run the first as the second."""
+"""Gloo may run a scattered sum as a full one."""
 DEVICE = "cpu"
 
 
 def host_calls(
     slices: Slices, names: Mapping[TraceThread, str], runtime: Collection[str]
 ) -> HostCalls:
-    """Gather what the host did: operators, annotations, and calls of `runtime` categories.
+    """Return what the host did: operators, annotations, and calls of `runtime` categories.
 
     `names` are those of threads, which give their queues the names that spans on them have.
     ProfilerSteps are left out: they say when, and not what.
     """
-    operators, calling = slices.has_category(OPERATORS), slices.has_category(*runtime)
-    steps = np.array([name.startswith(STEP) for name in slices.names], bool)
-    own = np.flatnonzero(
-        (operators | calling | slices.has_category(MARKS)) & ~steps[slices.name_of]
-    )
-    # As spans on the host have it: operators' threads first, in the order of their first ones.
-    queues = python_queues(slices.select(np.concatenate((np.flatnonzero(operators), own))), names)
-    calls = slices.select(own)
-    used, queue_of = recoded(calls.rows, calls.row_of, lambda thread: queues[thread][1])
+    is_operator = slices.has_category(OPERATORS)
+    is_runtime_call = slices.has_category(*runtime)
+    is_annotation = slices.has_category(MARKS)
+    name_is_step = np.array([name.startswith(STEP) for name in slices.names], bool)
+    is_step = name_is_step[slices.name_of]
+    positions = np.flatnonzero((is_operator | is_runtime_call | is_annotation) & ~is_step)
+    # Spans on the host number the threads of operators first, so these come first here too.
+    positions_by_thread = np.concatenate((np.flatnonzero(is_operator), positions))
+    queues = python_queues(slices.select(positions_by_thread), names)
+    calls = slices.select(positions)
+    queue_names, queue_of = recoded(calls.rows, calls.row_of, lambda thread: queues[thread][1])
     roles = _roles(calls, runtime)
-    known, let_wait = _synchronised(
-        calls, roles, slices.select(slices.has_category(SYNCHRONISATIONS))
-    )
+    synchronisations = slices.select(slices.has_category(SYNCHRONISATIONS))
+    known_waits, queue_waits = _synchronised(calls, roles, synchronisations)
     return HostCalls(
-        calls.names, used, calls.starts, calls.ends, calls.name_of, queue_of, roles, known, let_wait
+        calls.names,
+        queue_names,
+        calls.starts,
+        calls.ends,
+        calls.name_of,
+        queue_of,
+        roles,
+        known_waits,
+        queue_waits,
     )
 
 
 def _roles(calls: Slices, runtime: Collection[str]) -> np.ndarray:
-    waits_known = bool(np.any(calls.has_category(*runtime)))
-    kinds, kind_of = np.unique(
-        calls.name_of * len(calls.categories) + calls.category_of, return_inverse=True
-    )
-    of_kinds = []
-    for kind in kinds.tolist():
-        name, category = (
-            calls.names[kind // len(calls.categories)],
-            calls.categories[kind % len(calls.categories)],
-        )
-        reads = not waits_known and name in READS_ITEM
-        role: HostRole = "wait for an event" if reads else "operator"
+    """Return the role of each call, as a position in ROLES."""
+    has_runtime_calls = bool(np.any(calls.has_category(*runtime)))
+    # Many calls have the same name and category, so the role of each such pair is found once.
+    pair_numbers = calls.name_of * len(calls.categories) + calls.category_of
+    distinct_pairs, pair_of = np.unique(pair_numbers, return_inverse=True)
+    roles_of_pairs = []
+    for pair in distinct_pairs.tolist():
+        name_position, category_position = divmod(pair, len(calls.categories))
+        name = calls.names[name_position]
+        category = calls.categories[category_position]
+        role: HostRole = "operator"
         if category == MARKS:
             role = "annotation"
         elif category in runtime:
             role = _role(name)
-        of_kinds.append(ROLES.index(role))
-    return np.array(of_kinds, np.int8)[kind_of]
+        elif name in READS_ITEM and not has_runtime_calls:
+            role = "wait for an event"
+        roles_of_pairs.append(ROLES.index(role))
+    return np.array(roles_of_pairs, np.int8)[pair_of]
 
 
 def _role(name: str) -> HostRole:
-    return next((role for pattern, role in ROLE_OF.items() if re.fullmatch(pattern, name)), "call")
+    """Return the role of a call of the runtime, by its name."""
+    for pattern, role in ROLE_OF.items():
+        if re.fullmatch(pattern, name):
+            return role
+    return "call"
 
 
 def _synchronised(
     calls: Slices, roles: np.ndarray, synchronisations: Slices
 ) -> tuple[dict[int, KnownWait], tuple[QueueWait, ...]]:
+    """Return what calls are known to have waited for, by their position, and the waits of queues.
+
+    The recorded synchronisations say so.
+    """
     if not len(synchronisations):
         return {}, ()
-    records = np.array([RECORD.fullmatch(name) is not None for name in calls.names], bool)
-    tied = np.flatnonzero((roles > ROLES.index("call")) | records[calls.name_of])
-    correlations = calls.select(tied).arguments("correlation")
-    places: dict[object, int] = {
-        correlation: place
-        for place, (correlation,) in zip(tied.tolist(), correlations, strict=True)
-        if isinstance(correlation, int | str)
-    }
-    known: dict[int, KnownWait] = {}
-    let_wait: list[QueueWait] = []
-    for one in synchronisations:
-        args = one.args
-        call = places.get(args.get("correlation"))
+    call_of_correlation = _calls_by_correlation(calls, roles)
+    known_waits: dict[int, KnownWait] = {}
+    queue_waits: list[QueueWait] = []
+    for synchronisation in synchronisations:
+        args = synchronisation.args
+        call = call_of_correlation.get(args.get("correlation"))
         if call is None:
             continue
-        own = _queue(args.get("device"), args.get("stream"))
-        awaited = _queue(args.get("device"), args.get("wait_on_stream"))
-        record = places.get(args.get("wait_on_cuda_event_record_corr_id"))
-        kind = args.get("cuda_sync_kind", one.name)
+        device, stream = args.get("device"), args.get("stream")
+        queue = _queue(device, stream)
+        awaited_queue = _queue(device, args.get("wait_on_stream"))
+        kind = args.get("cuda_sync_kind", synchronisation.name)
         if kind == "Context Sync":
-            known[call] = KnownWait(own[0])
+            known_waits[call] = KnownWait(f"gpu:{device}")
         elif kind == "Stream Sync":
-            known[call] = KnownWait(*own)
-        elif kind == "Event Sync" and record is not None:
-            known[call] = KnownWait(*awaited, recorded=int(calls.starts[record]))
-        elif kind == "Stream Wait Event" and record is not None:
-            let_wait.append(
-                QueueWait(int(calls.starts[call]), own, awaited, int(calls.starts[record]))
-            )
-    return known, tuple(let_wait)
+            known_waits[call] = KnownWait(*queue)
+        record = call_of_correlation.get(args.get("wait_on_cuda_event_record_corr_id"))
+        if record is None:
+            continue
+        recorded_at = int(calls.starts[record])
+        if kind == "Event Sync":
+            known_waits[call] = KnownWait(*awaited_queue, recorded=recorded_at)
+        elif kind == "Stream Wait Event":
+            started_at = int(calls.starts[call])
+            queue_waits.append(QueueWait(started_at, queue, awaited_queue, recorded_at))
+    return known_waits, tuple(queue_waits)
+
+
+def _calls_by_correlation(calls: Slices, roles: np.ndarray) -> dict[object, int]:
+    """Return the positions of calls that wait or record an event, by their correlation numbers."""
+    name_records = np.array([RECORD.fullmatch(name) is not None for name in calls.names], bool)
+    records = name_records[calls.name_of]
+    waits = roles > ROLES.index("call")
+    positions = np.flatnonzero(waits | records)
+    correlations = calls.select(positions).arguments("correlation")
+    call_of_correlation: dict[object, int] = {}
+    for position, (correlation,) in zip(positions.tolist(), correlations, strict=True):
+        if isinstance(correlation, int | str):
+            call_of_correlation[correlation] = position
+    return call_of_correlation
 
 
 def _queue(device: object, stream: object) -> Queue:
+    """Return the queue of a stream of a GPU."""
     return f"gpu:{device}", f"stream {stream}"
 
 
@@ -162,93 +191,96 @@ class Exchange(NamedTuple):
 
 
 def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]:
-    """Return the exchanges over gloo. The marks are among the slices; both come in the order of
-    time.
+    """Return the exchanges over gloo, each with the operator that launched it.
+
+    The marks are among the slices; both come in the order of time.
     """
-    gloo = [mark for mark in marks if mark.name.startswith(GLOO)]
-    if not gloo:
+    gloo_marks = [mark for mark in marks if mark.name.startswith(GLOO)]
+    if not gloo_marks:
         return []
-    run = {_plain(mark.name) for mark in gloo}
+    names_run = {_plain(mark.name) for mark in gloo_marks}
     launches: dict[str, deque[Slice]] = defaultdict(deque)
-    for one in slices:
-        if one.name.startswith(LAUNCH):
-            launched_as = _plain(one.name)
-            runs_as = REDUCE if launched_as == SCATTER and SCATTER not in run else launched_as
-            launches[runs_as].append(one)
+    for operator in slices:
+        if operator.name.startswith(LAUNCH):
+            name = _plain(operator.name)
+            if name == SCATTER and SCATTER not in names_run:
+                name = REDUCE
+            launches[name].append(operator)
     lanes = _Lanes()
     found = []
-    for one in gloo:
-        # Gloo takes up in order what was launched; what was launched before the recording stands
-        # first.
-        waiting = launches[_plain(one.name)]
-        launch = waiting.popleft() if waiting and waiting[0].start <= one.start else None
-        lane = lanes.take(thread_of(one), one.start, one.end)
+    for mark in gloo_marks:
+        # Gloo takes up the launched exchanges in order. Those launched before the recording began
+        # have no launch here, and come first.
+        pending_launches = launches[_plain(mark.name)]
+        launch = None
+        if pending_launches and pending_launches[0].start <= mark.start:
+            launch = pending_launches.popleft()
+        lane = lanes.take(thread_of(mark), mark.start, mark.end)
         queue = "gloo" if lane == 0 else f"gloo {lane + 1}"
-        launched = launch.start if launch else None
-        name = one.name.removeprefix(GLOO)
-        if launch and _plain(launch.name) == SCATTER:
+        name = mark.name.removeprefix(GLOO)
+        if launch is not None and _plain(launch.name) == SCATTER:
             name = "reduce_scatter"
-        found.append(
-            Exchange(
-                Span(name, "exchange", DEVICE, queue, one.start, one.end, launched, one.name),
-                launch,
-            )
-        )
+        launched_at = None if launch is None else launch.start
+        span = Span(name, "exchange", DEVICE, queue, mark.start, mark.end, launched_at, mark.name)
+        found.append(Exchange(span, launch))
     return found
 
 
 class _Lanes:
-    """Numbers for exchanges that may overlap on a thread, sent asynchronously; each is a
-    thread's.
+    """Lanes for exchanges, by number: exchanges that overlap in time are on different lanes.
+
+    A thread may send several at the same time. Threads have no lanes in common.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.free: dict[TraceThread, list[int]] = defaultdict(list)
-        self.taken: dict[TraceThread, list[tuple[int, int]]] = defaultdict(list)
-        """By the times of their ends."""
+        self.free_lanes: dict[TraceThread, list[int]] = defaultdict(list)
+        self.ends_and_lanes: dict[TraceThread, list[tuple[int, int]]] = defaultdict(list)
+        """The lanes in use, as a heap: the one whose exchange ends first comes first."""
 
     def take(self, thread: TraceThread, start: int, end: int) -> int:
-        """Return a thread's first lane that is free at `start`, or a new one; starts never go
-        back.
+        """Return a thread's first lane that is free at `start`, or a new one.
+
+        Each call has a later start than the one before.
         """
-        free, taken = self.free[thread], self.taken[thread]
-        while taken and taken[0][0] <= start:
-            _, lane = heappop(taken)
-            heappush(free, lane)
-        if free:
-            lane = heappop(free)
+        free_lanes, ends_and_lanes = self.free_lanes[thread], self.ends_and_lanes[thread]
+        while ends_and_lanes and ends_and_lanes[0][0] <= start:
+            _, lane = heappop(ends_and_lanes)
+            heappush(free_lanes, lane)
+        if free_lanes:
+            lane = heappop(free_lanes)
         else:
             lane = self.count
             self.count += 1
-        heappush(taken, (end, lane))
+        heappush(ends_and_lanes, (end, lane))
         return lane
 
 
 def without_waits(work: Slices, slices: Slices) -> Slices:
-    """Return outermost operators without the time in which an operator inside them waited for an
-    exchange.
+    """Return outermost operators without the times in which they waited for an exchange.
 
-    What a functional collective returns waits when it is used: inside the next operator, which
-    computes only before and after.
+    The result of a functional collective waits when it is used: inside the next operator, which
+    computes only before and after that wait.
     """
-    waiting = slices.has_category(OPERATORS) & slices.has_name(
-        {name for name in slices.names if WAITING.search(name)}
-    )
-    if not waiting.any():
+    wait_names = {name for name in slices.names if WAITING.search(name)}
+    is_wait = slices.has_category(OPERATORS) & slices.has_name(wait_names)
+    if not is_wait.any():
         return work
-    waits: dict[TraceThread, list[Slice]] = defaultdict(list)
-    for wait in outermost(slices.select(waiting)):
-        waits[thread_of(wait)].append(wait)
-    pieces = [piece for operator in work for piece in _around(operator, waits[thread_of(operator)])]
+    waits_of_thread: dict[TraceThread, list[Slice]] = defaultdict(list)
+    for wait in outermost(slices.select(is_wait)):
+        waits_of_thread[thread_of(wait)].append(wait)
+    pieces: list[Slice] = []
+    for operator in work:
+        pieces += _around(operator, waits_of_thread[thread_of(operator)])
     return Slices.of(sorted(pieces, key=attrgetter("start")))
 
 
 def _around(operator: Slice, waits: Sequence[Slice]) -> Iterator[Slice]:
-    """Yield what is left of an operator before, between and after the waits of its thread."""
+    """Yield the pieces of an operator before, between and after the waits of its thread."""
     begin = operator.start
-    for place in range(bisect_left(waits, operator.start, key=attrgetter("start")), len(waits)):
-        wait = waits[place]
+    first = bisect_left(waits, operator.start, key=attrgetter("start"))
+    for position in range(first, len(waits)):
+        wait = waits[position]
         if wait.start >= operator.end:
             break
         if begin < wait.start:
@@ -259,59 +291,73 @@ def _around(operator: Slice, waits: Sequence[Slice]) -> Iterator[Slice]:
 
 
 def without_exchanges(work: Sequence[Slice], found: Sequence[Exchange]) -> Sequence[Slice]:
-    """Return outermost operators without what only launches exchanges or waits for them.
+    """Return outermost operators without the times in which they launch or await exchanges.
 
-    An operator that outlasts an exchange that it launched has waited for it, and is divided: the
-    exchange is cut out. What keeps a gradient has done its work when it launches the exchange,
-    however late its thread goes on.
+    An operator that outlasts an exchange that it launched has waited for that exchange, and is
+    divided: the exchange is cut out. An operator that keeps a gradient has done its work when it
+    launches the exchange, however late its thread goes on.
     """
-    return list(_computing(work, found)) if found else work
-
-
-def _computing(work: Iterable[Slice], found: Iterable[Exchange]) -> Iterator[Slice]:
-    cuts: dict[TraceThread, list[tuple[int, int, int]]] = defaultdict(list)
+    if not found:
+        return work
+    exchanges_of_thread: dict[TraceThread, list[_Cut]] = defaultdict(list)
     for span, launch in found:
         if launch is not None:
-            cuts[thread_of(launch)].append((launch.start, span.start, span.end))
-    for one in work:
-        if one.name.startswith(COLLECTIVES):
-            continue
-        own = cuts.get(thread_of(one), [])
-        begin = one.start
-        for place in range(bisect_left(own, (begin,)), len(own)):
-            launched, start, end = own[place]
-            if launched >= one.end:
-                break
-            if one.name.endswith(KEEPING):
-                yield one._replace(end=launched)
-                begin = one.end
-                break
-            if begin <= start and end < one.end:
-                yield one._replace(start=begin, end=start)
-                begin = end
-        if begin < one.end or begin == one.start:
-            yield one._replace(start=begin)
+            cut = _Cut(launch.start, span.start, span.end)
+            exchanges_of_thread[thread_of(launch)].append(cut)
+    pieces: list[Slice] = []
+    for operator in work:
+        if not operator.name.startswith(COLLECTIVES):
+            pieces += _computing(operator, exchanges_of_thread.get(thread_of(operator), []))
+    return pieces
+
+
+class _Cut(NamedTuple):
+    """The times of an exchange: its launch, its start and its end."""
+
+    launched: int
+    start: int
+    end: int
+
+
+def _computing(operator: Slice, cuts: Sequence[_Cut]) -> Iterator[Slice]:
+    """Yield the pieces of an operator in which it computes, between its thread's exchanges."""
+    keeps_gradient = operator.name.endswith(KEEPING)
+    begin = operator.start
+    first = bisect_left(cuts, operator.start, key=attrgetter("launched"))
+    for position in range(first, len(cuts)):
+        cut = cuts[position]
+        if cut.launched >= operator.end:
+            break
+        if keeps_gradient:
+            yield operator._replace(end=cut.launched)
+            return
+        if begin <= cut.start and cut.end < operator.end:
+            yield operator._replace(start=begin, end=cut.start)
+            begin = cut.end
+    if begin < operator.end or begin == operator.start:
+        yield operator._replace(start=begin)
 
 
 def without_inner_work(work: Slices, marks: Iterable[Slice]) -> Slices:
     """Return outermost operators without those that an exchange itself runs on its thread."""
-    exchanging: dict[TraceThread, list[Slice]] = defaultdict(list)
+    exchanges_of_thread: dict[TraceThread, list[Slice]] = defaultdict(list)
     for mark in marks:
         if mark.name.startswith(GLOO):
-            exchanging[thread_of(mark)].append(mark)
-    on_threads = np.flatnonzero(work.on_threads(exchanging))
-    inner = np.zeros(len(work), bool)
-    for place, operator in zip(on_threads.tolist(), work.select(on_threads), strict=True):
-        exchange = _last_before(exchanging[thread_of(operator)], operator.start)
-        inner[place] = exchange is not None and operator.end <= exchange.end
-    return work.select(~inner)
+            exchanges_of_thread[thread_of(mark)].append(mark)
+    positions = np.flatnonzero(work.on_threads(exchanges_of_thread))
+    is_inner = np.zeros(len(work), bool)
+    for position, operator in zip(positions.tolist(), work.select(positions), strict=True):
+        exchange = _last_before(exchanges_of_thread[thread_of(operator)], operator.start)
+        is_inner[position] = exchange is not None and operator.end <= exchange.end
+    return work.select(~is_inner)
 
 
 def _last_before(slices: Sequence[Slice], time: int) -> Slice | None:
-    place = bisect_right(slices, time, key=attrgetter("start"))
-    return slices[place - 1] if place else None
+    """Return the last slice that starts at a time or before it; None if there is none."""
+    count_before = bisect_right(slices, time, key=attrgetter("start"))
+    return slices[count_before - 1] if count_before else None
 
 
 def _plain(name: str) -> str:
-    """Return what `c10d::_allgather_base_` and `gloo:all_gather` have in common."""
+    """Return what `c10d::_allgather_base_` and `gloo:all_gather` have in common: `allgather`."""
     return VARIANT.sub("", name)

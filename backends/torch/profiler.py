@@ -78,7 +78,7 @@ READABLE_NAMES = {
     "NllLoss": "nll_loss",
     "mm": "matmul",
 }
-"""What this project, and MXNet, call the same."""
+"""The names by which this project and MXNet call PyTorch's operators."""
 COPY_OPERATORS = {"aten::copy_", "aten::clone", "aten::to", "aten::_to_copy"}
 KIND_OF_TASK: dict[str, SpanKind] = {
     "clone": "copy",
@@ -89,13 +89,13 @@ KIND_OF_TASK: dict[str, SpanKind] = {
     "overwrite_on_cpu": "copy",
     "take_part": "exchange",
 }
-"""What workers do in tasks that do not compute."""
+"""The kinds of tasks of workers that do not compute, by the name of their function."""
 KIND_OF_CALL: dict[str, SpanKind] = {
     "copy_to": "copy",
     "launch to_host": "copy",
     "allreduce": "exchange",
 }
-"""What eager PyTorch does in calls that do not compute."""
+"""The kinds of calls in which eager PyTorch does not compute, by their name."""
 EAGER_QUEUE = ("cpu", "calling thread")
 RECORDED = {OPERATORS, *ON_DEVICE}
 """What only this profiler writes."""
@@ -113,25 +113,25 @@ def check(backend: TorchBackend) -> None:
 
 @contextmanager
 def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
-    """Run PyTorch's profiler over all threads, which writes its trace to `path` at the end; gives a
-    `Mark`.
+    """Run PyTorch's profiler over all threads within a `with` block, and write its trace to `path`.
+
+    The block gets a `Mark`.
     """
     import torch
     from torch.profiler import ProfilerActivity, record_function
 
     profiler = TorchProfiler(torch)
-    on_gpus = any(device.kind == "gpu" for device in backend.devices)
-    profiler.start(
-        (ProfilerActivity.CPU, ProfilerActivity.CUDA) if on_gpus else (ProfilerActivity.CPU,)
-    )
+    activities = [ProfilerActivity.CPU]
+    if any(device.kind == "gpu" for device in backend.devices):
+        activities.append(ProfilerActivity.CUDA)
+    profiler.start(activities)
     try:
         with ExitStack() as stack:
             device_of = partial(queue_device, backend, (Future, CudaArray))
             stack.enter_context(marking_verbs(backend, record_function, device_of, _name_of))
             for stream in backend.streams:
-                stack.enter_context(
-                    stream.submitting(partial(_under_mark, record_function, stream.name))
-                )
+                mark_task = partial(_under_mark, record_function, stream.name)
+                stack.enter_context(stream.submitting(mark_task))
             yield record_function
     finally:
         profiler.stop(path)
@@ -139,42 +139,44 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
 
 def is_from(trace: Trace) -> bool:
     """Return whether PyTorch's profiler wrote a trace."""
-    return "schemaVersion" in trace.properties or any(
-        in_words_of_today(trace.columns).has_category(*RECORDED)
-    )
+    if "schemaVersion" in trace.properties:
+        return True
+    slices = in_words_of_today(trace.columns)
+    return bool(slices.has_category(*RECORDED).any())
 
 
 def timeline_of(trace: Trace) -> Timeline:
-    """Read what PyTorch's profiler wrote. Of operators that call other operators, the outer one
-    counts.
+    """Return the timeline of a trace that PyTorch's profiler wrote.
+
+    Of operators that call other operators, the outer one counts.
     """
     slices = in_words_of_today(trace.columns)
     marks = list(slices.select(slices.has_category(MARKS)))
-    tasks = [one for one in marks if parse_task(one.name)]
-    gloo = exchanges(marks, slices)
+    task_marks = [mark for mark in marks if parse_task(mark.name)]
+    calls = outermost_calls(marks)
+    gloo_exchanges = exchanges(marks, slices)
     operators = outermost(slices.select(slices.has_category(OPERATORS)))
     operators = without_inner_work(operators, marks)
-    outer = Slices.of(without_exchanges(without_waits(operators, slices), gloo))
-    of_workers = outer.on_threads({thread_of(one) for one in tasks})
-    work = {worker: outer.select(of_workers == worker) for worker in (True, False)}
-    calls = outermost_calls(marks)
-    launched = {parsed.number: mark.start for mark in marks if (parsed := parse_verb(mark.name))}
+    operators = Slices.of(without_exchanges(without_waits(operators, slices), gloo_exchanges))
+    is_by_worker = operators.on_threads({thread_of(mark) for mark in task_marks})
+    by_workers, by_program = operators.select(is_by_worker), operators.select(~is_by_worker)
     on_devices = device_spans(slices, trace)
     names = {} if calls else _thread_names(trace)
-    for_devices = bool(on_devices) or lacks_devices(slices)
+    uses_devices = bool(on_devices) or lacks_devices(slices)
     if calls:
-        on_host = Spans.of(_of_python(work[False], calls, eager=not tasks and not on_devices))
-    elif for_devices:
-        # What launches for a GPU computes nothing, also if the GPU's own events are missing.
-        on_host = spans_of(
-            work[False], lambda _: "host", python_queues(work[False], names), _readable
-        )
+        is_eager = not task_marks and not on_devices
+        on_host = Spans.of(_of_python(by_program, calls, is_eager))
+    elif uses_devices:
+        # The host only launches for the GPU, whose own events may be missing.
+        queues = python_queues(by_program, names)
+        on_host = spans_of(by_program, lambda _: "host", queues, _readable)
     else:
-        on_host = _of_threads(work[False], names)
-    spans = [on_host, Spans.of(_of_workers(work[True], tasks, launched)), on_devices]
+        on_host = _of_threads(by_program, names)
+    on_workers = Spans.of(_of_workers(by_workers, task_marks, _launch_times(marks)))
+    spans = [on_host, on_workers, on_devices]
     if not calls:
-        # The verbs' marks say what exchanges.
-        spans.append(Spans.of(exchange.span for exchange in gloo))
+        # Verbs have marks that say what exchanges; a program without verbs has not.
+        spans.append(Spans.of(exchange.span for exchange in gloo_exchanges))
     devices = {device for device, _ in on_devices.queues}
     notes = (
         *trace.problems,
@@ -187,101 +189,134 @@ def timeline_of(trace: Trace) -> Timeline:
     timeline = assemble("torch", spans, windows(marks), notes, devices)
     if calls or timeline.cases:
         return timeline
-    runtime = list(filter(is_launch, slices.categories))
-    found = host_calls(slices, names, runtime) if for_devices else None
+    timeline = replace(timeline, annotations=_annotations(slices))
+    if not uses_devices:
+        return timeline
+    runtime_categories = list(filter(is_launch, slices.categories))
+    calls_on_host = host_calls(slices, names, runtime_categories)
     # A trace of only devices says nothing about the host.
-    linked = found if found is not None and len(found.starts) else None
-    return replace(timeline, annotations=_annotations(slices), host_calls=linked)
+    has_host = len(calls_on_host.starts) > 0
+    return replace(timeline, host_calls=calls_on_host) if has_host else timeline
 
 
 READER = ChromeReader(is_from, timeline_of)
 
 
+def _launch_times(marks: Iterable[Slice]) -> dict[int, int]:
+    """Return the start of each call of a verb, by the number that its task has too."""
+    starts: dict[int, int] = {}
+    for mark in marks:
+        verb = parse_verb(mark.name)
+        if verb is not None:
+            starts[verb.number] = mark.start
+    return starts
+
+
 def _thread_names(trace: Trace) -> dict[TraceThread, str]:
-    # Kineto ends some with a space.
+    """Return the names of a trace's threads that have one."""
+    # Kineto ends some names with a space.
     return {thread: name.strip() for thread, name in trace.threads.items() if name.strip()}
 
 
 def _models(devices: Iterable[str], properties: Mapping[str, Any]) -> Iterator[str]:
-    described = properties.get("deviceProperties", properties.get("computeProperties"))
-    known = (
-        [one for one in described if isinstance(one, dict)] if isinstance(described, list) else []
-    )
-    models = {str(one.get("id")): one.get("name") for one in known}
+    """Yield a note for each device whose model the trace's properties name."""
+    descriptions = properties.get("deviceProperties", properties.get("computeProperties"))
+    if not isinstance(descriptions, list):
+        return
+    model_of_index = {
+        str(description.get("id")): description.get("name")
+        for description in descriptions
+        if isinstance(description, dict)
+    }
     for device in sorted(devices, key=lambda device: queue_order(device, "")):
-        if model := models.get(device.partition(":")[2]):
+        _, _, index = device.partition(":")
+        model = model_of_index.get(index)
+        if model:
             yield f"{device} is {model}"
 
 
 def _annotations(slices: Slices) -> tuple[Window, ...]:
-    of_steps = slices.has_name({name for name in slices.names if name.startswith(STEP)})
-    own = slices.has_category(MARKS) | (of_steps & ~slices.has_category(ANNOTATIONS_ON_DEVICE))
-    return tuple(Window(one.name, one.start, one.end) for one in slices.select(own))
+    """Return the program's own annotations and steps, as windows."""
+    is_step = slices.has_name({name for name in slices.names if name.startswith(STEP)})
+    is_on_device = slices.has_category(ANNOTATIONS_ON_DEVICE)
+    is_annotation = slices.has_category(MARKS)
+    selected = slices.select(is_annotation | (is_step & ~is_on_device))
+    return tuple(
+        Window(annotation.name, annotation.start, annotation.end) for annotation in selected
+    )
 
 
 def _of_workers(
-    work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, int]
+    work: Sequence[Slice], marks: Sequence[Slice], launch_time_of: Mapping[int, int]
 ) -> Iterator[Span]:
-    parsed = {thread_of(mark): task for mark in marks if (task := parse_task(mark.name))}
-    queues = numbered_queues({thread: (task.device, task.queue) for thread, task in parsed.items()})
+    """Yield the spans of what worker threads computed, with the launches of their tasks."""
+    queue_of_thread: dict[TraceThread, Queue] = {}
+    for task_mark in marks:
+        task = parse_task(task_mark.name)
+        if task is not None:
+            queue_of_thread[thread_of(task_mark)] = (task.device, task.queue)
+    queues = numbered_queues(queue_of_thread)
     mark_around = enclosing(marks)
-    begun: set[tuple[TraceThread, int]] = set()
-    for one in work:
-        mark = mark_around(one)
+    begun_tasks: set[tuple[TraceThread, int]] = set()
+    for operator in work:
+        queue = queues[thread_of(operator)]
+        mark = mark_around(operator)
         task = parse_task(mark.name) if mark else None
         if mark is None or task is None:
-            yield _span(one, "compute", queues[thread_of(one)], None)
+            yield _span(operator, "compute", queue, None)
             continue
-        # Only the first operator of a task waited for its turn.
-        key = thread_of(mark), mark.start
-        launch = None if key in begun else launched.get(task.number)
-        begun.add(key)
-        yield _span(
-            one,
-            KIND_OF_TASK.get(task.name.removeprefix("_"), "compute"),
-            queues[thread_of(one)],
-            launch,
-        )
+        kind = KIND_OF_TASK.get(task.name.removeprefix("_"), "compute")
+        # Only the first operator of a task waited for its turn, and has a launch.
+        place_of_task = thread_of(mark), mark.start
+        launch = None
+        if place_of_task not in begun_tasks:
+            launch = launch_time_of.get(task.number)
+            begun_tasks.add(place_of_task)
+        yield _span(operator, kind, queue, launch)
 
 
-def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> Iterator[Span]:
+def _of_python(work: Sequence[Slice], calls: Sequence[Slice], is_eager: bool) -> Iterator[Span]:
+    """Yield the spans of calls of verbs, and of the operators that the threads of Python ran.
+
+    On a synchronous engine, the operators in a call are work of the device. Otherwise the span of
+    the call stands for them.
+    """
     call_around = enclosing(calls)
-    with_calls = [(one, call_around(one)) for one in work]
-    outside = [one for one, call in with_calls if call is None]
+    operators_with_calls = [(operator, call_around(operator)) for operator in work]
+    outside = [operator for operator, call in operators_with_calls if call is None]
     queues = python_queues(sorted((*calls, *outside), key=attrgetter("start")), {})
     yield from host_spans(calls, queues)
-    yield from (_span(one, "host", queues[thread_of(one)], None) for one in outside)
-    if not eager:
-        # The span of a call stands for the operators in it.
+    for operator in outside:
+        yield _span(operator, "host", queues[thread_of(operator)], None)
+    if not is_eager:
         return
-    eager_queues = numbered_queues(
-        {thread_of(one): EAGER_QUEUE for one, call in with_calls if call}
-    )
-    previous = None
-    for one, call in with_calls:
-        if call and (parsed := parse_verb(call.name)):
-            kind = KIND_OF_CALL.get(parsed.name, "compute")
-            yield _span(
-                one,
-                kind,
-                eager_queues[thread_of(one)],
-                call.start if call is not previous else None,
-            )
-            previous = call
+    threads = {thread_of(operator): EAGER_QUEUE for operator, call in operators_with_calls if call}
+    eager_queues = numbered_queues(threads)
+    previous_call = None
+    for operator, call in operators_with_calls:
+        verb = parse_verb(call.name) if call else None
+        if call is None or verb is None:
+            continue
+        kind = KIND_OF_CALL.get(verb.name, "compute")
+        # Only the first operator of a call has a launch.
+        launch = call.start if call is not previous_call else None
+        yield _span(operator, kind, eager_queues[thread_of(operator)], launch)
+        previous_call = call
 
 
 def _of_threads(work: Slices, names: Mapping[TraceThread, str]) -> Spans:
-    queues = numbered_queues(
-        {thread: ("cpu", names.get(thread, "thread")) for thread in work.threads()}
-    )
-    # Without marks, copies between devices cannot be recognised; `copy_` copies into memory that
-    # was there.
-    return spans_of(
-        work, lambda operator: "copy" if operator == "aten::copy_" else "compute", queues, _readable
-    )
+    """Return the spans of a program without verbs: each thread is a queue."""
+
+    def kind(operator: str) -> SpanKind:
+        # Without marks, this is the only copy that can be recognised: to memory that was there.
+        return "copy" if operator == "aten::copy_" else "compute"
+
+    queue_of_thread = {thread: ("cpu", names.get(thread, "thread")) for thread in work.threads()}
+    return spans_of(work, kind, numbered_queues(queue_of_thread), _readable)
 
 
 def _under_mark(mark: Mark, queue: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a task's function that runs under a mark, which names the function and the queue."""
     text = task_text(_name_of(fn), queue)
     inner = fn.function if isinstance(fn, Announcing) else fn
 
@@ -289,24 +324,36 @@ def _under_mark(mark: Mark, queue: str, fn: Callable[..., Any]) -> Callable[...,
         with mark(text):
             return inner(*args)
 
-    return Announcing(run) if isinstance(fn, Announcing) else run
+    if isinstance(fn, Announcing):
+        return Announcing(run)
+    return run
 
 
 def _name_of(fn: Any) -> str:
+    """Return the name of a task's function."""
     return function_name(fn.function if isinstance(fn, Announcing) else fn)
 
 
-def _span(one: Slice, kind: SpanKind, queue: Queue, launched: int | None) -> Span:
-    return Span(_readable(one.name), kind, *queue, one.start, one.end, launched, one.name)
+def _span(operator: Slice, kind: SpanKind, queue: Queue, launch: int | None) -> Span:
+    """Return the span of an operator on a queue, with the time of its launch if that is known."""
+    name = operator.name
+    return Span(_readable(name), kind, *queue, operator.start, operator.end, launch, name)
 
 
 @cache
 def _readable(operator: str) -> str:
+    """Return the name of an operator that this project, and MXNet, give to such an operation."""
     if operator in COPY_OPERATORS:
         return "copy"
-    plain = operator.removeprefix("autograd::engine::evaluate_function: ")
+    name = operator.removeprefix("autograd::engine::evaluate_function: ")
     # A class that a user derived has template arguments, and `::` also stands in them.
-    plain = short_names([plain])[plain] if "<" in plain else plain.rpartition("::")[2].rstrip("_")
-    if backward := re.fullmatch(r"(\w+)Backward\d*", plain):
-        return f"{READABLE_NAMES.get(backward[1], backward[1].lower())} backward"
-    return READABLE_NAMES.get(plain, plain)
+    if "<" in name:
+        name = short_names([name])[name]
+    else:
+        _, _, name = name.rpartition("::")
+        name = name.rstrip("_")
+    backward = re.fullmatch(r"(\w+)Backward\d*", name)
+    if backward is None:
+        return READABLE_NAMES.get(name, name)
+    forward_name = backward[1]
+    return f"{READABLE_NAMES.get(forward_name, forward_name.lower())} backward"

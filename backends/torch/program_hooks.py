@@ -32,7 +32,7 @@ PROFILER_S_WARNINGS = r"(?s).*\(Triggered internally at \S*torch/csrc/(autograd/
 
 
 def silence_the_profiler() -> None:
-    """Keep warnings of the profiler's from the program, for which warnings may be errors.
+    """Keep the profiler's warnings from the program, for which warnings may be errors.
 
     PyTorch warns if its profiler stops inside a recorded operator, as it must where an optimizer
     steps in the backward pass; the program gets that warning when the backward pass returns.
@@ -43,19 +43,22 @@ def silence_the_profiler() -> None:
 
 @contextmanager
 def starting_a_profiler(torch: Any) -> Iterator[None]:
-    """Within a `with` block, let PyTorch's profiler import no compiler, which takes seconds, nor
-    warn of cycles.
+    """Let PyTorch's profiler import no compiler, nor warn of cycles, within a `with` block.
+
+    The import would take seconds.
     """
-    lazy: set[str] = getattr(torch, "_lazy_modules", set())
-    skipped = lazy & {"_inductor"} if "torch._inductor" not in sys.modules else set()
-    lazy -= skipped
+    lazy_modules: set[str] = getattr(torch, "_lazy_modules", set())
+    skipped_modules: set[str] = set()
+    if "torch._inductor" not in sys.modules:
+        skipped_modules = lazy_modules & {"_inductor"}
+    lazy_modules -= skipped_modules
     try:
         with warnings.catch_warnings():
             # PyTorch 2.11 warns of later cycles before the only one.
             warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
             yield
     finally:
-        lazy |= skipped
+        lazy_modules |= skipped_modules
 
 
 class TorchProfiler:
@@ -71,12 +74,13 @@ class TorchProfiler:
         """Profilers that the program runs itself: a process has one at a time."""
 
     def unavailable(self) -> str:
-        """Return why it cannot record now."""
+        """Return why the profiler cannot record now; empty if it can."""
         return "the program runs the profiler itself" if self.programs_own else ""
 
     def is_capturing(self) -> bool:
-        """Return whether the program captures a graph: its operators are not run, and a wait, or
-        the end of a recording, would spoil it.
+        """Return whether the program captures a graph.
+
+        Operators are not run then, and a wait, or the end of a recording, would spoil the graph.
         """
         cuda = self.torch.cuda
         return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
@@ -88,14 +92,13 @@ class TorchProfiler:
 
     def start(self, activities: Iterable[Any] | None = None) -> None:
         """Begin to record some of PyTorch's `ProfilerActivity`; None: all that there are."""
-        # Its tracing library, Kineto, would report its stages on standard error.
+        # PyTorch's tracing library, Kineto, would report its stages on standard error.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         silence_the_profiler()
         self.starting = True
         try:
-            own = all_threads(self.torch)
             self.running = self.torch.profiler.profile(
-                activities=activities, experimental_config=own
+                activities=activities, experimental_config=all_threads(self.torch)
             )
             with starting_a_profiler(self.torch):
                 self.running.start()
@@ -122,13 +125,14 @@ class TorchProfiler:
         distributed = self.torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             return int(distributed.get_rank())
-        given = os.environ.get("RANK", "")
-        return int(given) if given.isdigit() else None
+        rank = os.environ.get("RANK", "")
+        return int(rank) if rank.isdigit() else None
 
 
 def all_threads(torch: Any) -> Any:
-    """Return the setting with which PyTorch's profiler records all threads; None if this PyTorch
-    has none.
+    """Return the setting with which PyTorch's profiler records all threads.
+
+    None if this PyTorch has no such setting.
     """
     try:
         return torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
@@ -137,32 +141,37 @@ def all_threads(torch: Any) -> Any:
 
 
 def mark_optimizers(torch: Any, recorder: Any, profiler: TorchProfiler) -> None:
-    """Let each step of the program's first optimizer be a mark, but not while a graph is captured,
-    in which nothing runs.
+    """Let each step of the program's first optimizer end a step of the program.
+
+    A step while a graph is captured does not count, because nothing runs.
     """
     # Not register_optimizer_step_post_hook: that hook runs within the profiler's span of the step,
     # and cannot end it.
-    under_profiler = torch.optim.Optimizer.profile_hook_step
-    nested = threading.local()
-    first: Any = None
+    hook_under_profiler = torch.optim.Optimizer.profile_hook_step
+    calls = threading.local()
+    first_optimizer: Any = None
 
     def profile_hook_step(step: Any) -> Any:
-        stepping = under_profiler(step)
+        """Return an optimizer's `step` that also ends a step of the program."""
+        step_under_profiler = hook_under_profiler(step)
 
-        @wraps(stepping)
+        @wraps(step_under_profiler)
         def step_and_mark(*args: Any, **named: Any) -> Any:
-            nonlocal first
-            nested.depth = getattr(nested, "depth", 0) + 1
+            nonlocal first_optimizer
+            calls.depth = getattr(calls, "depth", 0) + 1
             try:
-                returned = stepping(*args, **named)
+                returned = step_under_profiler(*args, **named)
             finally:
-                nested.depth -= 1
-            # An optimizer may call another's step, and a program may have several.
-            if nested.depth == 0 and not profiler.is_capturing():
-                if first is None or first() is None:
-                    first = weakref.ref(args[0])
-                if first() is args[0]:
-                    recorder.mark("optimizer", "torch")
+                calls.depth -= 1
+            # An optimizer may call another optimizer's step, which ends no step.
+            if calls.depth > 0 or profiler.is_capturing():
+                return returned
+            # A program may have several optimizers, of which the first one counts.
+            optimizer = args[0]
+            if first_optimizer is None or first_optimizer() is None:
+                first_optimizer = weakref.ref(optimizer)
+            if first_optimizer() is optimizer:
+                recorder.mark("optimizer", "torch")
             return returned
 
         return step_and_mark
@@ -171,43 +180,52 @@ def mark_optimizers(torch: Any, recorder: Any, profiler: TorchProfiler) -> None:
 
 
 def _mark_profilers(torch: Any, recorder: Any, profiler: TorchProfiler) -> None:
-    own_step = torch.profiler.profile.step
+    """Let the recorder know of the program's own profilers, and of their steps."""
+    profiler_step = torch.profiler.profile.step
 
-    @wraps(own_step)
+    @wraps(profiler_step)
     def step(self: Any) -> None:
-        # The steps that are recorded have their names from the recorder.
-        names_steps, self.record_steps = (
-            self.record_steps,
-            self.record_steps and profiler.running is None,
-        )
+        """Do the profiler's own step, and end a step of the program."""
+        record_steps_before = self.record_steps
+        if profiler.running is not None:
+            # The recorder itself names the steps that it records.
+            self.record_steps = False
         try:
-            own_step(self)
+            profiler_step(self)
         finally:
-            self.record_steps = names_steps
+            self.record_steps = record_steps_before
         recorder.mark("profiler", "torch")
 
     torch.profiler.profile.step = step
 
-    def before_start(own: Any) -> None:
+    def before_start(programs_profiler: Any) -> None:
+        """Give way to a profiler that the program starts."""
         if not profiler.starting:
             recorder.give_way()
-            profiler.programs_own.add(id(own))
+            profiler.programs_own.add(id(programs_profiler))
 
-    def after_stop(own: Any) -> None:
-        profiler.programs_own.discard(id(own))
+    def after_stop(programs_profiler: Any) -> None:
+        profiler.programs_own.discard(id(programs_profiler))
 
-    for kind, start, stop in (
+    for profiler_class, start, stop in (
         (torch.profiler.profile, "prepare_trace", "stop_trace"),
         (torch.autograd.profiler.profile, "__enter__", "__exit__"),
     ):
-        _surround(kind, start, before=before_start)
-        _surround(kind, stop, after=after_stop)
+        _surround(profiler_class, start, before=before_start)
+        _surround(profiler_class, stop, after=after_stop)
+
+
+def _do_nothing(_: Any) -> None:
+    """Do nothing, before or after a method."""
 
 
 def _surround(
-    kind: Any, name: str, before: Callable[[Any], object] = id, after: Callable[[Any], object] = id
+    kind: Any,
+    name: str,
+    before: Callable[[Any], object] = _do_nothing,
+    after: Callable[[Any], object] = _do_nothing,
 ) -> None:
-    """Let a method of a class be preceded and followed by a call each, with the object."""
+    """Let a method of a class call `before` and `after` around itself, with its object."""
     method = getattr(kind, name)
 
     @wraps(method)

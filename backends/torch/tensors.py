@@ -1,6 +1,7 @@
 """What PyTorch's backends do with tensors: make, copy and overwrite them, and sum them in place."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ TORCH_SHARDED_BYTES = 2**21
 
 
 def tensor(torch: Any, x: Any) -> Any:
-    """Return a NumPy array as a tensor in separate, ordinary memory; raises BackendError for
-    unknown dtypes.
+    """Return a copy of a NumPy array as a tensor in ordinary memory.
+
+    Raises BackendError for a dtype that PyTorch does not have.
     """
-    # From a separate tensor: PyTorch warns of arrays that cannot be written to. It refuses negative
-    # strides and other orders of bytes.
     x = np.asarray(x)
-    if any(stride < 0 for stride in x.strides) or not x.dtype.isnative:
+    # PyTorch refuses negative strides and other orders of bytes.
+    has_negative_stride = any(stride < 0 for stride in x.strides)
+    if has_negative_stride or not x.dtype.isnative:
         x = x.astype(x.dtype.newbyteorder("="), order="C")
     try:
         return torch.tensor(x)
@@ -33,8 +35,9 @@ def tensor(torch: Any, x: Any) -> Any:
 
 
 def page_locked(torch: Any, x: Any) -> Any:
-    """Return a NumPy array as a tensor in separate, page-locked memory; raises BackendError for
-    unknown dtypes.
+    """Return a copy of a NumPy array as a tensor in page-locked memory.
+
+    Raises BackendError for a dtype that PyTorch does not have.
     """
     dtype = tensor(torch, np.empty(0, x.dtype)).dtype
     copy = torch.empty(x.shape, dtype=dtype, pin_memory=True)
@@ -45,25 +48,24 @@ def page_locked(torch: Any, x: Any) -> Any:
 @gives_new_memory
 def clone(x: Array) -> Array:
     """Copy a value from one CPU device to another, to new memory."""
-    # `.to(device)` would return the same tensor: on one CPU, two devices would share their
-    # parameters.
+    # On one CPU, `.to(device)` would return the same tensor, and devices would share memory.
     return tree_map(lambda leaf: leaf.clone(), x)
 
 
 def overwrite(out: Array, x: Array) -> Array:
-    """Copy a value to the memory of another, of the same shapes and dtypes, and return that."""
+    """Copy a value to the memory of `out`, of the same shapes and dtypes, and return `out`."""
     check_out(out, x)
     return tree_map(lambda target, source: target.copy_(source), out, x)
 
 
 def allocate_like(torch: Any, x: Array, device: Device) -> Array:
     """Allocate memory on a device for a copy of a tensor; page-locked for HOST."""
-    return torch.empty_like(
-        x,
-        device=f"cuda:{device.index}" if device.kind == "gpu" else "cpu",
-        memory_format=torch.contiguous_format,
-        **({"pin_memory": True} if device == HOST else {}),
-    )
+    allocate = partial(torch.empty_like, x, memory_format=torch.contiguous_format)
+    if device == HOST:
+        return allocate(device="cpu", pin_memory=True)
+    if device.kind == "gpu":
+        return allocate(device=f"cuda:{device.index}")
+    return allocate(device="cpu")
 
 
 def detached_copy(x: Array) -> Any:
@@ -72,15 +74,20 @@ def detached_copy(x: Array) -> Any:
 
 
 def check_out(out: Array, x: Array) -> None:
+    """Raise ValueError unless a value can be copied to the memory of `out`."""
     targets, sources = list(tree_leaves(out)), list(tree_leaves(x))
     for target, source in zip(targets, sources, strict=True):
         check_equal((source, target), "copy_to with out")
     check_apart(out)
-    places = list(map(extent, targets))
-    for target, source, own in zip(targets, sources, places, strict=True):
-        # An array may be copied to itself, and nowhere else where one is still to be read.
-        itself = extent(source) == own and source.stride() == target.stride()
-        if overlap([extent(source)], [place for place in places if not (itself and place is own)]):
+    target_extents = list(map(extent, targets))
+    for position, (target, source) in enumerate(zip(targets, sources, strict=True)):
+        source_extent = extent(source)
+        extents_to_avoid = list(target_extents)
+        # An array may be copied to itself, but not to the memory of an array that is still read.
+        is_itself = source_extent == target_extents[position]
+        if is_itself and source.stride() == target.stride():
+            del extents_to_avoid[position]
+        if overlap([source_extent], extents_to_avoid):
             raise ValueError(
                 "out= must not share memory with what is copied: copy to new memory first"
             )
@@ -93,36 +100,42 @@ def add_into(first: Array, *others: Array) -> Array:
 
 
 def sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) -> None:
-    """Replace one shard of every value by the sum there; None makes a shard for each value if that
-    is worth it.
+    """Replace one of `shards` shards of every value by the values' sum there.
+
+    None makes a shard for each value, or a single one if the values are short.
     """
     # A short sum is done before a second thread has woken up.
     if sum(x.nbytes for x in tree_leaves(xs[0])) < TORCH_SHARDED_BYTES:
         shards = 1
-    if shard >= (shards := shards or len(xs)):
+    if shards is None:
+        shards = len(xs)
+    if shard >= shards:
         return
     # Every device checks before it writes.
-    for same in check_sum(xs):
-        if shards > 1 and all(x.is_contiguous() for x in same):
-            sum_shard([x.view(-1) for x in same], shard, shards)
+    for terms in check_sum(xs):
+        if shards > 1 and all(x.is_contiguous() for x in terms):
+            sum_shard([x.view(-1) for x in terms], shard, shards)
         elif shard == 0:
-            _add_terms(*same)
-            for x in same[1:]:
-                x.copy_(same[0])
+            total, *others = terms
+            _add_terms(total, *others)
+            for x in others:
+                x.copy_(total)
 
 
 def check_sum(xs: Sequence[Array]) -> list[tuple[Array, ...]]:
-    """List the arrays that are to be summed; raises ValueError if they are unequal, have no sum or
-    share memory.
+    """Return the terms of each sum: the arrays at one position of all values.
+
+    Raises ValueError if arrays that are to be summed are unequal, have no sum, or share memory.
     """
-    terms = list(zip(*map(tree_leaves, xs), strict=True))
-    for same in terms:
-        check_terms(same)
+    terms_of_sums = list(zip(*map(tree_leaves, xs), strict=True))
+    for terms in terms_of_sums:
+        check_terms(terms)
     check_apart(xs)
-    return terms
+    return terms_of_sums
 
 
 def _add_terms(total: Array, *terms: Array) -> Array:
+    """Add tensors to `total` in its memory, and return it."""
     for term in terms:
         total.add_(term)
     return total

@@ -35,24 +35,27 @@ class WorkerThreadsTorch(TorchBackend):
     def __init__(self, setup: Setup) -> None:
         scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
         super().__init__(setup, scheduler, setup.workers_per_device * setup.threads_per_device)
-        shares = dict(zip(self.devices, self.cores, strict=True))
         workers = self.workers_per_device
-        queue = partial(PooledStream, workers=workers) if workers > 1 else WorkerStream
-        self._compute = PerDevice(
-            {d: queue(d, f"{d} compute", shares[d], self._limit_threads) for d in self.devices}
-        )
-        self.copies = PerDevice(
-            {d: WorkerStream(d, f"{d} copy", shares[d], self._limit_threads) for d in self.devices}
-        )
+        make_queue = partial(PooledStream, workers=workers) if workers > 1 else WorkerStream
+        self._compute: PerDevice[WorkerStream] = PerDevice()
+        for device, cores in zip(self.devices, self.cores, strict=True):
+            name = f"{device} compute"
+            self._compute[device] = make_queue(device, name, cores, self._limit_threads)
+        self.copies: PerDevice[WorkerStream] = PerDevice()
+        for device, cores in zip(self.devices, self.cores, strict=True):
+            name = f"{device} copy"
+            self.copies[device] = WorkerStream(device, name, cores, self._limit_threads)
         self.streams = (*self._compute.values(), *self.copies.values())
         self._copies_by_source = COPY_ON_COMPUTE_QUEUE.name in self.variants
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        """Enqueue `fn(*args)` on the computing thread of the first array's device."""
         # Most first arguments are futures: asking them here saves a tenth of what a launch costs.
         device = args[0].device if args and isinstance(args[0], Future) else device_of(*args)
         return self._compute[device].enqueue(fn, args)
 
     def wait(self, x: Array) -> Array:
+        """Block until all futures in a value are computed, and return the value."""
         for leaf in tree_leaves(x):
             try:
                 resolve(leaf)
@@ -61,17 +64,19 @@ class WorkerThreadsTorch(TorchBackend):
         return x
 
     def waitall(self) -> None:
-        if failed := first_error(self.streams):
-            error, device = failed
+        """Block until all tasks of all threads are done."""
+        failure = first_error(self.streams)
+        if failure is not None:
+            error, device = failure
             self._fail(error, f"on {device}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        # On the destination's thread for copies the source's threads, and so its cores, go on
-        # computing.
+        """Enqueue a copy on the destination's thread for copies."""
+        # The destination's thread copies, so that the source's cores go on computing.
         stream = self.copies.named(device)
         self._refuse_foreign(x)
         if self._copies_by_source:
-            # Behind all that was launched there before.
+            # The source's computing thread copies, behind all that was launched there before.
             stream = self._compute[device_of(x)]
         if out is None:
             return stream.submit(clone, x).on(device)
@@ -81,20 +86,21 @@ class WorkerThreadsTorch(TorchBackend):
         return stream.submit_consuming(overwrite, out, x).on(device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        """Enqueue the sum on the threads for copies, each of which sums a shard."""
         devices = self._devices_of(xs, Future, device_of)
         self._refuse_foreign(*xs)
-        # On the threads for copies, so that values that are ready are summed while other values are
-        # still computed.
-        return submit_collective(
-            [self.copies[device] for device in devices], sum_own_shard, tuple(xs)
-        )
+        # On the threads for copies, ready values are summed while other values are still computed.
+        streams = [self.copies[device] for device in devices]
+        return submit_collective(streams, sum_own_shard, tuple(xs))
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        own = self._compute.named(device).device
+        """Copy a NumPy array, or a tuple of them, now; the futures are complete."""
+        own_device = self._compute.named(device).device
         self._check_host_arrays(x)
-        return tree_map(lambda leaf: completed_future(own, tensor(self._torch, leaf)), x)
+        return tree_map(lambda leaf: completed_future(own_device, tensor(self._torch, leaf)), x)
 
     def to_numpy(self, x: Array) -> Any:
+        """Wait for a value, and return a copy as NumPy."""
         value = resolve(self.wait(x))
         try:
             return detached_copy(value)
@@ -102,5 +108,7 @@ class WorkerThreadsTorch(TorchBackend):
             self._fail(error, f"on {device_of(x)}")
 
     def _refuse_foreign(self, *values: Array) -> None:
+        """Raise BackendError for a future on a device of another backend."""
         for future in futures_in(*values):
+            # A missing device raises it.
             self.copies[future.device]

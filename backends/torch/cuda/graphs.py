@@ -15,7 +15,7 @@ makes the loss NaN.
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from types import ModuleType
 from typing import Any, final
@@ -39,24 +39,23 @@ _here = threading.local()
 
 @final
 class CudaGraphs:
-    """The graphs of functions that depend on nothing but their arguments, on every stream to which
-    they are issued.
+    """The graphs of functions that depend on nothing but their arguments.
 
-    It is given `torch`, or whatever has its graphs, streams and tensors.
+    A function has a graph for each kind of arguments and each stream. `torch` may be anything that
+    has its graphs, streams and tensors.
     """
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._begun = threading.Lock()
-        self._calls: WeakKeyDictionary[Callable[..., Any], dict[Hashable, int | _Graph]] = (
-            WeakKeyDictionary()
-        )
+        self._kinds: WeakKeyDictionary[Callable[..., Any], _Kinds] = WeakKeyDictionary()
         self._is_step: WeakKeyDictionary[Callable[..., Any], bool] = WeakKeyDictionary()
         self._streams: dict[int, Any] = {}
 
     def changing(self, ops: Ops, steps: bool) -> Ops:
-        """Return the functions with units that are launched as a graph and, with `steps`, gradients
-        and updates that `issue_step` notices.
+        """Return the ops with an `as_unit` whose units are issued as a graph.
+
+        With `steps`, `issue_step` also notices calls of gradients and updates.
         """
         # A module and no namespace, because it must be hashable.
         changed: Any = ModuleType(f"{__name__}.ops")
@@ -70,9 +69,7 @@ class CudaGraphs:
         return replayed
 
     def issue_step(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Return `fn(*args)`, issued by a graph if the function differentiates or updates; all that
-        it does besides is in the same graph.
-        """
+        """Return `fn(*args)`, issued by one graph if the function differentiates or updates."""
         try:
             is_step = self._is_step.get(fn)
         except TypeError:
@@ -86,8 +83,10 @@ class CudaGraphs:
         return self.issue(fn, *args) if is_step else fn(*args)
 
     def issue(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Return `fn(*args)`, issued to the current stream of the GPU that all arrays are on; on
-        CPUs, just called.
+        """Return `fn(*args)`, issued by a graph from the third call of its kind on.
+
+        All arrays must be on one GPU, to whose current stream the graph is issued. Otherwise, and
+        if derivatives are asked for, the function is just called.
         """
         tensors = [x for x in tree_leaves(args) if isinstance(x, self._torch.Tensor)]
         if not tensors or not all(x.is_cuda for x in tensors):
@@ -97,30 +96,37 @@ class CudaGraphs:
             return fn(*args)
         # A graph's memory is safe only if the order of one stream keeps its replays apart.
         stream = self._torch.cuda.current_stream(tensors[0].device)
-        call = (stream, self._signature(args))
+        kind = (stream, self._signature(args))
         with self._begun:
-            calls = self._calls.setdefault(fn, {})
-        graph = calls.get(call, 0)
-        if isinstance(graph, int):
-            issued = graph
-            if issued == 0 and len(calls) >= MAX_CALLS:
+            if fn not in self._kinds:
+                self._kinds[fn] = _Kinds()
+            kinds = self._kinds[fn]
+        graph = kinds.graphs.get(kind)
+        if graph is None:
+            calls_before = kinds.calls.get(kind, 0)
+            if calls_before == 0 and len(kinds.calls) >= MAX_CALLS:
                 return fn(*args)
-            if issued < ISSUED_AS_USUAL:
-                calls[call] = issued + 1
+            if calls_before < ISSUED_AS_USUAL:
+                kinds.calls[kind] = calls_before + 1
                 return fn(*args)
-            graph = calls[call] = self._record(stream, tensors[0].device.index, fn, args)
+            graph = self._record(stream, tensors[0].device.index, fn, args)
+            kinds.graphs[kind] = graph
         return graph.replay(tensors)
 
     def _record(
         self, current: Any, gpu: int, fn: Callable[..., Any], args: tuple[Any, ...]
     ) -> "_Graph":
+        """Record a function, with memory for its arguments, and return the graph."""
         torch = self._torch
-        own_args = tree_map(
-            lambda x: torch.empty_like(x) if isinstance(x, torch.Tensor) else x, args
-        )
+
+        def allocated(x: Any) -> Any:
+            return torch.empty_like(x) if isinstance(x, torch.Tensor) else x
+
+        graph_args = tree_map(allocated, args)
         graph = torch.cuda.CUDAGraph()
         with _recording:
-            # One for all: PyTorch's streams are few, and a new one may be a stream that is in use.
+            # One stream records all graphs of a GPU: PyTorch has few streams, and a new one may be
+            # in use already.
             if gpu not in self._streams:
                 self._streams[gpu] = torch.cuda.Stream(gpu)
             # "thread_local": other threads go on issuing to other streams.
@@ -129,19 +135,31 @@ class CudaGraphs:
             )
             # A recording that fails would leave its own stream behind as the current one.
             with torch.cuda.stream(current), recording, recording_here():
-                result = fn(*own_args)
-        arguments = [x for x in tree_leaves(own_args) if isinstance(x, torch.Tensor)]
+                result = fn(*graph_args)
+        arguments = [x for x in tree_leaves(graph_args) if isinstance(x, torch.Tensor)]
         return _Graph(torch, graph, arguments, result, threading.Lock())
 
     def _signature(self, args: Sequence[Any]) -> Hashable:
-        return tuple(
-            self._signature(x)
-            if isinstance(x, tuple | list)
-            else (x.shape, x.dtype, x.device)
-            if isinstance(x, self._torch.Tensor)
-            else (type(x), x)
-            for x in args
-        )
+        """Return the shapes, dtypes and devices of arrays, and the other arguments themselves."""
+        parts: list[Hashable] = []
+        for x in args:
+            if isinstance(x, tuple | list):
+                parts.append(self._signature(x))
+            elif isinstance(x, self._torch.Tensor):
+                parts.append((x.shape, x.dtype, x.device))
+            else:
+                parts.append((type(x), x))
+        return tuple(parts)
+
+
+@final
+@dataclass(frozen=True)
+class _Kinds:
+    """The kinds of calls of one function: a stream, with the signature of the arguments."""
+
+    calls: dict[Hashable, int] = field(default_factory=dict)
+    """How many calls of each kind were issued without a graph."""
+    graphs: "dict[Hashable, _Graph]" = field(default_factory=dict)
 
 
 @final
@@ -162,13 +180,17 @@ class _Graph:
         with self.replaying:
             self._overwrite(self.arguments, arguments)
             self.graph.replay()
-            self._overwrite([*tree_leaves(result)], [*tree_leaves(self.result)])
+            self._overwrite(list(tree_leaves(result)), list(tree_leaves(self.result)))
         return result
 
     def _overwrite(self, outs: list[Any], xs: list[Any]) -> None:
+        """Copy tensors to the memory of other ones, all of a dtype by one call."""
+        pairs = list(zip(outs, xs, strict=True))
         for dtype in {out.dtype for out in outs}:
-            same = [(out, x) for out, x in zip(outs, xs, strict=True) if out.dtype == dtype]
-            self.torch._foreach_copy_(*map(list, zip(*same, strict=True)))
+            pairs_of_dtype = [(out, x) for out, x in pairs if out.dtype == dtype]
+            targets = [out for out, _ in pairs_of_dtype]
+            sources = [x for _, x in pairs_of_dtype]
+            self.torch._foreach_copy_(targets, sources)
 
 
 def _noticed(fn: Callable[..., Any]) -> Callable[..., Any]:

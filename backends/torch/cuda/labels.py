@@ -19,9 +19,7 @@ _here = threading.local()
 
 @contextmanager
 def recording_here() -> Iterator[None]:
-    """Within a `with` block, what the calling thread issues is recorded as a graph: it is computed
-    later, if at all.
-    """
+    """Say that the calling thread records a graph within a `with` block: it computes nothing."""
     _here.records = True
     try:
         yield
@@ -35,41 +33,46 @@ def is_recorded_here() -> bool:
 
 
 def keep_bounds(on_gpu: Any, on_host: Any) -> None:
-    """Keep with a tensor on a GPU the least and the greatest number of the integers that it is a
-    copy of.
+    """Keep the least and the greatest integer of a tensor with its copy on a GPU.
+
+    Other tensors have no bounds.
     """
-    if on_host.numel() and not (on_host.is_floating_point() or on_host.is_complex()):
+    has_integers = not on_host.is_floating_point() and not on_host.is_complex()
+    if has_integers and on_host.numel():
         setattr(on_gpu, KEPT, (on_gpu._version, *_bounds(on_host)))
 
 
 def check_labels(labels: Any, classes: int) -> None:
-    """Raise IndexError if a label is of no class; blocks until they are computed if nobody has kept
-    their bounds.
+    """Raise IndexError if a label is of no class.
+
+    Blocks until the labels are computed, unless their bounds were kept when they were loaded.
     """
     if not labels.numel():
         return
-    version, low, high = getattr(labels, KEPT, (None, 0, 0))
-    # What has been written to since is no longer what was loaded.
+    version, lowest, highest = getattr(labels, KEPT, (None, 0, 0))
+    # A tensor that has been written to since has other numbers than were loaded.
     if version != labels._version:
-        low, high = _bounds(labels)
-    if not 0 <= low <= high < classes:
-        raise IndexError(
-            f"labels are from 0 to {classes - 1}, and there is {high if high >= classes else low}"
-        )
+        lowest, highest = _bounds(labels)
+    if lowest < 0 or highest >= classes:
+        wrong_label = highest if highest >= classes else lowest
+        raise IndexError(f"labels are from 0 to {classes - 1}, and there is {wrong_label}")
 
 
 def _bounds(x: Any) -> tuple[int, int]:
+    """Return the least and the greatest of a tensor's integers; blocks until they are computed."""
     # PyTorch compares no integers of uint16, uint32 and uint64.
-    low, high = (x if x.dtype.is_signed or x.element_size() == 1 else x.long()).aminmax()
-    return int(low), int(high)
+    is_comparable = x.dtype.is_signed or x.element_size() == 1
+    lowest, highest = (x if is_comparable else x.long()).aminmax()
+    return int(lowest), int(highest)
 
 
 def loss_of_labels(labels: Any, classes: int, dtype: Any) -> tuple[Any, Any]:
-    """Return labels that are all of a class, and 0 if nothing had to be changed for that, or else
-    NaN.
+    """Return labels that are all of a class, and a number of a dtype: 0, or NaN if one was not.
 
-    For a graph that is being recorded: nothing can be asked of the GPU then, and nothing raised
-    when it is replayed.
+    For a graph that is being recorded, when nothing can be asked of the GPU; and nothing can be
+    raised when it is replayed.
     """
-    valid = (labels >= 0) & (labels < classes)
-    return labels.where(valid, 0), valid.new_zeros((), dtype=dtype).masked_fill(~valid.all(), nan)
+    is_valid = (labels >= 0) & (labels < classes)
+    valid_labels = labels.where(is_valid, 0)
+    zero = is_valid.new_zeros((), dtype=dtype)
+    return valid_labels, zero.masked_fill(~is_valid.all(), nan)

@@ -35,8 +35,9 @@ Readers: TypeAlias = "dict[CudaStream, End]"
 
 @final
 class End:
-    """The end of a call on a stream: an event, which serves another call when nothing refers to
-    this.
+    """The end of a call on a stream, as an event.
+
+    When nothing refers to the end any more, the event serves another call.
     """
 
     __slots__ = ("_event", "stream")
@@ -48,8 +49,11 @@ class End:
         self.stream.unused_events.append(self._event)
 
     def hold_back(self, cuda_stream: Any) -> None:
-        """Let a CUDA stream wait, on the GPU; raises Failure if that reports an error."""
-        # CUDA reports what goes wrong while a GPU computes to the next caller.
+        """Let a CUDA stream wait for the end, on the GPU.
+
+        Raises Failure if the GPU reports an error.
+        """
+        # CUDA reports an error of the GPU to the next caller, whoever that is.
         try:
             cuda_stream.wait_event(self._event)
         except Exception as error:
@@ -65,8 +69,9 @@ class End:
 
 @final
 class CudaArray:
-    """A tensor on a GPU or on HOST, and the end of the call that computes it; None if it is
-    computed.
+    """A tensor on a GPU or on HOST, and the end of the call that computes it.
+
+    The end is None if the tensor is computed already.
     """
 
     __slots__ = ("device", "end", "readers", "storage", "tensor")
@@ -75,11 +80,11 @@ class CudaArray:
     def __init__(self, device: Device, end: End | None, tensor: Any) -> None:
         self.device, self.end, self.tensor = device, end, tensor
         self.storage: int = tensor.untyped_storage()._cdata
-        """What is equal for tensors in one memory."""
+        """The address of the tensor's storage: equal for tensors in one memory."""
         self.readers: Readers = {}
 
     def on(self, device: Device) -> "CudaArray":
-        """Return this array as one of another device, in whose memory it lies."""
+        """Set the device, in whose memory the array lies, and return the array."""
         self.device = device
         return self
 
@@ -88,7 +93,7 @@ class CudaArray:
 
 
 class Calls:
-    """Calls that whoever calls issues, in their order. Abstract."""
+    """A queue of calls, which the calling thread issues in their order. Abstract."""
 
     device: Device
 
@@ -96,8 +101,9 @@ class Calls:
         self._tensor = torch.Tensor
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Issue `fn(*args)` with tensors in the place of arrays; raises Failure for what it
-        raises.
+        """Issue `fn(*args)`, with tensors in the place of arrays, and return its result as arrays.
+
+        Raises Failure if `fn` raises.
         """
         return self.issue(fn, args, [])
 
@@ -111,10 +117,14 @@ class Calls:
         return self.issue(fn, (target, *args), arrays)
 
     def issue(self, fn: Callable[..., Any], args: tuple[Any, ...], arrays: list[CudaArray]) -> Any:
-        """Do what `submit` does; `arrays` are those that the call uses besides."""
+        """Do what `submit` does, for a call that also uses `arrays`.
+
+        The arrays in `args` are added to that list.
+        """
         tensors = []
         for arg in args:
-            # Most are asked here, because a call costs as much as all else that is done for them.
+            # Written out here for most arguments, because a call of `_tensors` costs as much as all
+            # else that is done for one.
             if arg.__class__ is CudaArray and arg.end is not None and arg.end.stream is self:
                 arrays.append(arg)
                 tensors.append(arg.tensor)
@@ -126,16 +136,18 @@ class Calls:
             self.enter()
             result = fn(*tensors)
             end = self._end(arrays)
-            return self._arrays(result, end, [] if getattr(fn, "new_memory", False) else arrays)
+            may_share = not getattr(fn, "new_memory", False)
+            return self._arrays(result, end, arrays if may_share else [])
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             raise Failure(error, self.device) from error
 
     def _tensors(self, value: Any, arrays: list[CudaArray]) -> Any:
-        """Replace the arrays in a value by their tensors, which may be used then, and list them.
+        """Return a value with tensors in the place of arrays, and add the arrays to `arrays`.
 
-        Blocks for what a CPU device's thread brings, until that is issued.
+        Calls that are issued from now on may use the tensors. Blocks until a copy that a CPU
+        device's thread makes is issued.
         """
         if isinstance(value, CudaArray):
             arrays.append(value)
@@ -148,12 +160,14 @@ class Calls:
             return self._tensors(value.result(), arrays)
         if isinstance(value, tuple | list):
             items = [self._tensors(item, arrays) for item in value]
-            return value if all(map(is_, items, value)) else rebuilt(type(value), items)
+            is_unchanged = all(map(is_, items, value))
+            return value if is_unchanged else rebuilt(type(value), items)
         return value
 
     def _arrays(self, result: Any, end: End | None, others: list[CudaArray]) -> Any:
-        """Replace the tensors in a result by arrays, which may share memory with others and with
-        each other.
+        """Return a result with arrays in the place of tensors, and add the arrays to `others`.
+
+        An array that shares memory with one of `others` shares the table of readers, too.
         """
         if isinstance(result, self._tensor):
             array = CudaArray(self.device if result.is_cuda else HOST, end, result)
@@ -164,24 +178,25 @@ class Calls:
             others.append(array)
             return array
         if isinstance(result, tuple | list):
-            return rebuilt(type(result), [self._arrays(item, end, others) for item in result])
+            items = [self._arrays(item, end, others) for item in result]
+            return rebuilt(type(result), items)
         raise TypeError(f"what is launched returns arrays, not {type(result).__name__}")
 
     def enter(self) -> None:
-        """Let what the calling thread issues from now on go here."""
+        """Make this the queue to which PyTorch issues the calling thread's work from now on."""
 
     def synchronize(self) -> None:
-        """Block until all that was issued is done; raises Failure if the GPU reports an error."""
+        """Block until all issued calls are done; raises Failure if the GPU reports an error."""
 
     def _wait_for(self, end: End) -> None:
-        """Let what is issued from now on come after an end."""
+        """Let calls that are issued from now on come after an end."""
         raise NotImplementedError
 
     def _use(self, tensor: Any) -> None:
-        """Be a user of memory that another stream may have allocated."""
+        """Keep a tensor's memory until the calls here are done; another stream may have made it."""
 
     def _end(self, used: Sequence[CudaArray]) -> End | None:
-        """Return the end of all that was issued until now, which used some arrays."""
+        """Return the end of all calls issued until now; the last one used these arrays."""
 
 
 @final
@@ -196,9 +211,9 @@ class HostCalls(Calls):
 
 @final
 class CudaStream(Calls):
-    """A CUDA stream of a logical device on a GPU; any thread may issue to it.
+    """A CUDA stream of a logical device on a GPU, to which any thread may issue.
 
-    It stays the calling thread's current stream: to restore the one before would cost as much as
+    It stays the calling thread's current stream: to restore the previous one would cost as much as
     all else that is done for a call.
     """
 
@@ -227,6 +242,7 @@ class CudaStream(Calls):
             tensor.record_stream(self._stream)
 
     def _end(self, used: Sequence[CudaArray]) -> End:
+        """Return the end of all that was issued until now, and make it the readers' of `used`."""
         try:
             event = self.unused_events.pop()
         except IndexError:
@@ -239,7 +255,7 @@ class CudaStream(Calls):
 
 
 def computed(value: Any) -> Any:
-    """Replace the arrays in a value by their tensors; blocks until all are computed."""
+    """Return a value with tensors in the place of arrays; blocks until all are computed."""
     if isinstance(value, CudaArray):
         if value.end is not None:
             value.end.wait()
@@ -252,8 +268,9 @@ def computed(value: Any) -> Any:
 
 
 def devices_in(*values: Any) -> list[Device]:
-    """List the devices of the arrays in values, from left to right; raises BackendError if there
-    are none.
+    """List the devices of the arrays in values, from left to right.
+
+    Raises BackendError if the values hold no array.
     """
     devices = [x.device for x in tree_leaves(values) if isinstance(x, CudaArray | Future)]
     if not devices:
@@ -262,8 +279,9 @@ def devices_in(*values: Any) -> list[Device]:
 
 
 def common_device(*values: Any) -> Device:
-    """Return the device of the first array in values; raises BackendError if another one cannot be
-    read there.
+    """Return the device of the first array in values.
+
+    Raises BackendError if that device cannot read another array.
     """
     # Most launches have one array and numbers.
     if values and values[0].__class__ is CudaArray and SCALARS.issuperset(map(type, values[1:])):
@@ -279,7 +297,10 @@ def common_device(*values: Any) -> Device:
 
 
 def is_readable(source: Device, device: Device) -> bool:
-    """Return whether calls on a device can use arrays of another: on CPU devices those of HOST are
-    not, for nothing there waits for a GPU.
+    """Return whether calls on `device` can use arrays of `source`.
+
+    CPU devices cannot use those of HOST, though they share its memory, because nothing on a CPU
+    device waits for a GPU.
     """
-    return same_memory(source, device) and (source == HOST) == (device == HOST)
+    both_or_none_are_host = (source == HOST) == (device == HOST)
+    return both_or_none_are_host and same_memory(source, device)

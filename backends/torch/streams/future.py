@@ -34,8 +34,9 @@ MANY_READERS = 64
 
 @final
 class Failure(Exception):  # noqa: N818
-    """What a task raised, and the device on which it did. All that depends on the task fails with
-    the same one.
+    """The error that a task raised, and the task's device.
+
+    All tasks that depend on a failed one fail with the same Failure.
     """
 
     def __init__(self, error: BaseException, device: Device) -> None:
@@ -44,8 +45,9 @@ class Failure(Exception):  # noqa: N818
 
 
 class Future:
-    """A value that a stream will compute. `future[i]` is a future of item i of a tuple; it cannot
-    be iterated.
+    """A value that a stream will compute.
+
+    `future[i]` is a future of item i of a tuple. A future cannot be iterated.
     """
 
     __slots__ = (
@@ -64,8 +66,8 @@ class Future:
     )
     __iter__ = None
     path: ItemPath = ()
-    # The task that computes this, until it has: one object less for each task, and thousands of
-    # them are queued.
+    # The task that computes this value, until it is computed. Thousands of tasks are queued, so a
+    # task is no object of its own.
     fn: Callable[..., Any] | None
     args: tuple[Any, ...]
     wait_for_turn: Callable[[], object] | None
@@ -79,8 +81,8 @@ class Future:
         self.value: Any = NO_VALUE
         """The value when it is computed, for those who know that it is."""
         self._error: BaseException | None = None
-        # Made when they are needed: most futures are of one array, and thousands of them are
-        # queued.
+        # These are made when they are needed: most futures are of one array, and thousands of
+        # futures are queued.
         self._readers: _Readers | None = None
         self.sharing: WeakSet[Future] | None = None
         """The futures whose values share memory with this one's, this one included."""
@@ -94,15 +96,14 @@ class Future:
 
     @property
     def readers(self) -> "list[Reader]":
-        """The tasks that read this or an item of it; only the last of those that end in the order
-        of their calls.
+        """The tasks that read this value or an item of it.
+
+        Of tasks that end in the order of their calls, only the last one is listed.
         """
         return list(self._table().values())
 
     def on(self, device: Device) -> Self:
-        """Return this future as one of another device, whose queue takes what is launched with
-        it.
-        """
+        """Set the device, whose queue takes launches with this value, and return this future."""
         self.device = device
         return self
 
@@ -114,16 +115,14 @@ class Future:
             self._wake()
 
     def set_exception(self, error: BaseException) -> None:
-        """Set the error that `result` will raise, here and for everything computed from this
-        future.
-        """
+        """Set the error that `result` raises, here and for all values computed from this one."""
         self._error = error
         self.end.release()
         if self._awaited:
             self._wake()
 
     def announce(self, path: ItemPath, value: Any) -> None:
-        """Set an item of the value before the rest is ready; the value must hold the same one."""
+        """Set an item before the whole value is ready; the value must then hold the same item."""
         with _items:
             if self._announced is None:
                 self._announced = {}
@@ -142,9 +141,7 @@ class Future:
         return self.value
 
     def item(self, path: ItemPath) -> Any:
-        """Block until an item of the value is ready and return it, or raise the error that
-        prevented it.
-        """
+        """Block until an item of the value is ready and return it, or raise its error."""
         if self._is_missing(path):
             with _items:
                 if self._awaited is None:
@@ -167,20 +164,23 @@ class Future:
             raise Failure(error, self.device) from error
 
     def _is_missing(self, path: ItemPath) -> bool:
-        announced = self._announced is not None and path in self._announced
-        return not announced and self.value is NO_VALUE and self._error is None
+        """Return whether neither the item, nor the value, nor an error is there."""
+        if self._announced is not None and path in self._announced:
+            return False
+        return self.value is NO_VALUE and self._error is None
 
     def add_reader(self, number: int, end: Lock, queue: object = None) -> None:
-        """Count a task among the readers. Tasks of one `queue`, which is not None, end in the order
-        of their calls.
+        """Add a task to the readers, by its number and its end.
+
+        Tasks of one `queue`, unless that is None, end in the order of their calls.
         """
         # Setting a key is one step: a lock would cost as much as all of this.
         readers = self._readers
         if readers is None:
             readers = self._table()
         if queue is not None:
-            # Whoever waits for a thread's later task waits for its earlier ones too; two threads'
-            # have no order.
+            # Whoever waits for a thread's later task waits for its earlier ones too. The tasks of
+            # two threads have no order.
             readers[queue, get_ident(), self.path] = number, self.path, end
         else:
             readers[number, self.path] = number, self.path, end
@@ -188,28 +188,34 @@ class Future:
                 readers.forget_done()
 
     def _table(self) -> "_Readers":
+        """Return the table of readers, which is made when it is first needed."""
         with _reading:
             if self._readers is None:
                 self._readers = _Readers()
             return self._readers
 
     def _wake(self) -> None:
+        """Wake all that wait for an item, when the value or the error is there."""
         with _items:
             awaited, self._awaited = self._awaited, None
-        for lock in (awaited or {}).values():
-            lock.release()
+        if awaited is not None:
+            for lock in awaited.values():
+                lock.release()
 
     def __getitem__(self, index: int) -> "Future":
         return _Item(self, (_place(index),))
 
     def __repr__(self) -> str:
-        return f"<future on {self.device}, {'pending' if self.end.locked() else 'done'}>"
+        state = "pending" if self.end.locked() else "done"
+        return f"<future on {self.device}, {state}>"
 
 
 @final
 class _Readers(dict[tuple[object, ...], Reader]):
-    """Readers by queue, thread and path if the queue's tasks end in order, and by number and path
-    if not.
+    """The readers of a value.
+
+    The key of a reader is its queue, thread and path if the queue's tasks end in order; if not, its
+    number and path.
     """
 
     __slots__ = ("many",)
@@ -218,16 +224,20 @@ class _Readers(dict[tuple[object, ...], Reader]):
         self.many = MANY_READERS
 
     def forget_done(self) -> None:
-        """Drop those by number that are done; the other keys may be set again at any time."""
+        """Drop the readers by number that are done; other keys may be set again at any time."""
         for key, (_, _, end) in self.copy().items():
-            if len(key) == 2 and not end.locked():
+            is_by_number = len(key) == 2
+            if is_by_number and not end.locked():
                 self.pop(key, None)
-        # Twice as many as are left: each is looked at a few times at most, however deep the queue.
+        # The next time comes when the readers have doubled. So each reader is looked at a few times
+        # at most, however deep the queue is.
         self.many = max(MANY_READERS, 2 * len(self))
 
 
 @final
 class _Item(Future):
+    """A future of an item of a tuple, however deep, which another future will hold."""
+
     __slots__ = ("_parent", "path")
 
     def __init__(self, parent: Future, path: ItemPath) -> None:
@@ -249,13 +259,13 @@ class _Item(Future):
 
 
 def _place(index: object) -> int:
+    """Return an index as a whole number; raises BackendError for a slice or a tuple."""
     try:
         return as_place(index)  # type: ignore[arg-type]
     except TypeError:
         raise BackendError(
             "what may not be computed yet is indexed by one whole number, not by "
-            f"{type(index).__name__}: wait for it, "
-            f"and divide it in a launched function"
+            f"{type(index).__name__}: wait for it, and divide it in a launched function"
         ) from None
 
 
@@ -290,10 +300,10 @@ def device_of(*values: Any) -> Device:
 
 
 def resolve(value: Any) -> Any:
-    """Replace every future in a value, however deep in tuples, by its result; blocks until all are
-    ready.
+    """Return a value with the result of every future in it, however deep in tuples.
 
-    A list stays a list, and a named tuple one; what holds no future is returned itself.
+    Blocks until all are ready. Lists and named tuples keep their type; a list or a named tuple
+    without futures is returned itself.
     """
     if isinstance(value, Future):
         return value.result()
@@ -301,17 +311,18 @@ def resolve(value: Any) -> Any:
         items = [resolve(item) for item in value]
         if value.__class__ is tuple:
             return tuple(items)
-        return value if all(map(is_, items, value)) else rebuilt(type(value), items)
+        is_unchanged = all(map(is_, items, value))
+        return value if is_unchanged else rebuilt(type(value), items)
     return value
 
 
 @final
 class Announcing:
-    """A function `fn(announce, *args)` that announces items of its result, `announce(path, value)`,
-    before it returns.
+    """A function that announces items of its result before it returns.
 
-    The items share no memory, with each other or with the arguments. Outside a stream, which calls
-    `function` itself, the announcements go nowhere.
+    It is `function(announce, *args)`, and calls `announce(path, item)`. The items share no memory,
+    with each other or with the arguments. A stream calls `function` itself; elsewhere the
+    announcements go nowhere.
     """
 
     new_memory = True

@@ -64,11 +64,11 @@ _numbers = count()
 
 
 class WorkerStream:
-    """One worker thread that runs tasks in the order of their submission; `workers` are for
-    subclasses.
+    """One worker thread that runs tasks in the order of their submission.
 
-    The thread keeps to `cores`. `prepare` runs once in it, before the first task: thread-local
-    settings belong there. `failure` is the first one of a task.
+    The thread keeps to `cores`. `prepare` runs once in the thread, before the first task:
+    thread-local settings belong there. `failure` is that of the first task that failed. Subclasses
+    may have several `workers`.
     """
 
     def __init__(
@@ -84,14 +84,10 @@ class WorkerStream:
         self.failure: Failure | None = None
         self._tasks: SimpleQueue[Any] = SimpleQueue()
         self._in_order: object = self._tasks
-        """What stands for this queue if its tasks end in the order of their submission; else
-        None.
-        """
+        """An object that stands for this queue; None if its tasks may end in another order."""
         self._change: Change | None = None
         self._is_used = False
-        """Whether it was given a task: waiting for a thread that has none costs as much as waiting
-        for one that has.
-        """
+        """Whether a task was ever submitted: without one, nobody has to wait for the thread."""
         take = self._make_take()
         for _ in range(workers):
             # The thread must not keep its stream alive, or a dropped backend would leave its
@@ -104,8 +100,9 @@ class WorkerStream:
             _queues[thread] = self._tasks
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future:
-        """Enqueue `fn(*args)`, with futures among the arguments replaced by their results; never
-        blocks.
+        """Enqueue `fn(*args)`, and return the future of its value; never blocks.
+
+        `fn` gets the results of futures among the arguments.
         """
         return self.enqueue(fn, args)
 
@@ -125,9 +122,7 @@ class WorkerStream:
         return future
 
     def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Future:
-        """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never
-        blocks.
-        """
+        """Enqueue `fn(consumed, *args)`, which writes to the memory of `consumed`; never blocks."""
         future, number = Future(self.device), next(_numbers)
         future.fn = fn if self._change is None else self._change(fn)
         future.args = consumed, *args
@@ -139,15 +134,17 @@ class WorkerStream:
         return future
 
     def barrier(self) -> Callable[[], object]:
-        """Return a function that blocks until all tasks that were submitted before are done; never
-        blocks itself.
+        """Return a function that blocks until all tasks that were submitted before are done.
+
+        `barrier` itself never blocks.
         """
         return self._end_of(_nothing)
 
     @contextmanager
     def submitting(self, changed: Change) -> Iterator[None]:
-        """Meanwhile, let `changed(fn)` run in the place of every `fn` that is submitted: for
-        profilers.
+        """Let `changed(fn)` run in the place of every `fn` submitted within a `with` block.
+
+        Profilers need this.
         """
         before, self._change = self._change, changed
         try:
@@ -156,23 +153,28 @@ class WorkerStream:
             self._change = before
 
     def _make_take(self) -> Callable[[], Any]:
+        """Return the function by which a worker takes its next task."""
         return self._tasks.get
 
     def _end_of(self, fn: Callable[[], None]) -> Callable[[], object]:
-        return partial(_wait_for, self.submit(fn).end) if self._is_used else _nothing
+        """Return a function that waits for a task `fn` at the end of the queue."""
+        if not self._is_used:
+            return _nothing
+        last_task = self.submit(fn)
+        return partial(_wait_for, last_task.end)
 
 
 @final
 class PooledStream(WorkerStream):
-    """A queue that several threads serve: tasks begin in the order of their submission, and may end
-    in any order.
+    """A queue that several threads serve, all on the same `cores`.
 
-    A task that writes to memory waits for its readers in all streams, its own included. All threads
-    keep to `cores` together. It takes no part in collectives.
+    Tasks begin in the order of their submission, and may end in any order. A task that writes to
+    memory waits for the readers of that memory in all streams, its own included. A pooled stream
+    takes no part in collectives.
     """
 
     def _make_take(self) -> Callable[[], Any]:
-        # Not of the stream's own: a stream that referred to itself would outlive its last user.
+        # A method of another object: a stream that referred to itself would outlive its last user.
         self._taken = _Taken(self._tasks)
         self._in_order = None
         return self._taken.take
@@ -186,7 +188,7 @@ class _Taken:
     """The task that each worker of a stream took last: its place in the order, and its end."""
 
     def __init__(self, tasks: "SimpleQueue[Any]") -> None:
-        self._tasks, self._places = tasks, count()
+        self._tasks, self._positions = tasks, count()
         self._taking = threading.Lock()
         self._last: dict[int, tuple[int, Lock]] = {}
 
@@ -195,39 +197,43 @@ class _Taken:
         with self._taking:
             task = self._tasks.get()
             if task is not None:
-                self._last[threading.get_ident()] = next(self._places), task.end
+                self._last[threading.get_ident()] = next(self._positions), task.end
         return task
 
     def wait_for_earlier(self) -> None:
-        """Block until all tasks before the calling thread's own are done: no more than one on every
-        other thread.
+        """Block until all tasks before the calling thread's own task are done.
+
+        Every other thread has at most one such task.
         """
-        own, _ = self._last[threading.get_ident()]
-        for place, end in list(self._last.values()):
-            if place < own:
-                with end:
-                    pass
+        own_position, _ = self._last[threading.get_ident()]
+        for position, end in list(self._last.values()):
+            if position < own_position:
+                _wait_for(end)
 
 
 def _nothing() -> None:
-    pass
+    """Do nothing."""
 
 
 def _wait_for(end: Lock) -> None:
+    """Block until a task has ended."""
     with end:
         pass
 
 
 def first_error(streams: Sequence[WorkerStream]) -> tuple[BaseException, Device] | None:
-    """Block until all that was submitted to the streams is done; return the first error there, and
-    its device.
+    """Block until all tasks of the streams are done, and return the first error with its device.
+
+    None if no task has failed.
     """
-    for wait_until_done in [stream.barrier() for stream in streams]:
+    barriers = [stream.barrier() for stream in streams]
+    for wait_until_done in barriers:
         wait_until_done()
-    return next(
-        ((stream.failure.error, stream.failure.device) for stream in streams if stream.failure),
-        None,
-    )
+    for stream in streams:
+        failure = stream.failure
+        if failure is not None:
+            return failure.error, failure.device
+    return None
 
 
 def submit_collective(
@@ -235,15 +241,15 @@ def submit_collective(
     fn: Callable[[tuple[Any, ...], int], object],
     values: tuple[Any, ...],
 ) -> tuple[Future, ...]:
-    """Enqueue `fn(values, part)` on every stream; return a future of each stream's own value, set
-    after all parts.
+    """Enqueue `fn(values, part)` on every stream, and return a future for each stream's own value.
 
-    The parts write to the memory of all values, each to separate places. No stream may come twice.
-    Never blocks.
+    The futures are set after all parts. The parts write to the memory of all values, each to
+    separate places. No stream may come twice. Never blocks.
     """
     results, number = tuple([Future(stream.device) for stream in streams]), next(_numbers)
 
     def take_part(part: int) -> Any:
+        """Run one part, then wait until all parts have written."""
         resolved = resolve(values)
         wait_for_readers(futures_in(values), number)
         fn(resolved, part)
@@ -256,9 +262,11 @@ def submit_collective(
         result.fn = take_part if stream._change is None else stream._change(take_part)
         result.args, result.wait_for_turn = (part,), None
         stream._is_used = True
-    deque(map(SimpleQueue.put, [stream._tasks for stream in streams], results), maxlen=0)
+    # One call of C puts the parts in all queues, so that nothing can come in between.
+    queues = [stream._tasks for stream in streams]
+    deque(map(SimpleQueue.put, queues, results), maxlen=0)
     for read in futures_in(values):
-        # Each part ends when all have written.
+        # Each part ends when all parts have written.
         read.add_reader(number, results[0].end)
     return results
 
@@ -275,25 +283,26 @@ def _serve(
     device: Device,
     prepare: Callable[[], None],
 ) -> None:
-    unprepared = None
+    """Run a stream's tasks one after the other, on the thread that calls this."""
+    failure_of_prepare = None
     try:
         prepare()
     except BaseException as error:
-        unprepared = Failure(error, device)
+        failure_of_prepare = Failure(error, device)
     while (future := take()) is not None:
         fn, args, wait_for_turn = future.fn, future.args, future.wait_for_turn
-        # Of a task that is done only its result is kept.
+        # Only the result of a task is kept when it is done.
         future.fn, future.args, future.wait_for_turn = None, (), None
         arg = values = result = None
         try:
             if _closing.is_set():
                 raise InterruptedError("the program ended before this was computed")
-            if unprepared is not None:
-                raise unprepared.with_traceback(None)
+            if failure_of_prepare is not None:
+                raise failure_of_prepare.with_traceback(None)
             values = []
             for arg in args:
-                # Asked for here, because a call costs as much as all else that is done for an
-                # argument.
+                # Written out here, because a call of `resolve` costs as much as all else that is
+                # done for an argument.
                 if arg.__class__ is Future and arg.value is not NO_VALUE:
                     values.append(arg.value)
                 elif arg.__class__ in SCALARS:
@@ -306,9 +315,9 @@ def _serve(
                 result = fn.function(future.announce, *values)
             else:
                 result = fn(*values)
-                # What was consumed has no other name from now on: only its result may be used.
-                compare = wait_for_turn is None and not getattr(fn, "new_memory", False)
-                if compare and share_memory(result, values):
+                # A consumed value may not be used from now on, so its result has no other name.
+                may_share = wait_for_turn is None and not getattr(fn, "new_memory", False)
+                if may_share and share_memory(result, values):
                     link(future, result, futures_in(*args))
             future.set_result(result)
         except BaseException as error:
@@ -324,6 +333,7 @@ def _serve(
 
 @atexit.register
 def _close() -> None:
+    """End all worker threads before the interpreter shuts down."""
     # Threads that are still inside a framework when the interpreter shuts down can crash it.
     _closing.set()
     for tasks in list(_queues.values()):
