@@ -5,8 +5,9 @@ devices.
 """
 
 import math
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -45,34 +46,43 @@ def test_it_has_a_figure_for_each_size_and_algorithm(backend: Backend) -> None:
         "rounds": 2,
         "budget": 15,
     }
-    names = ("plain copy", "star", "ring")
-    assert [case.name for case in result.cases] == [
-        f"{name}, {size}" for size in ("4 B", "4 KiB") for name in names
-    ]
     medians = {case.name: case.median for case in result.cases}
-    for name in names[1:]:
-        assert result.series[f"algbw_gb_per_s {name}"][1] == pytest.approx(
-            4096 / medians[f"{name}, 4 KiB"] / 1e9
-        )
-        share = medians["plain copy, 4 B"] / medians[f"{name}, 4 B"]
-        assert result.series[f"share_of_copy_bound {name}"][0] == pytest.approx(share)
-    # Of the last algorithm, for native was not asked for; three devices have a factor of 4/3.
-    assert result.metrics["algbw_gb_per_s"] == pytest.approx(
-        result.series["algbw_gb_per_s ring"][1]
+    assert list(medians) == [
+        "plain copy, 4 B",
+        "star, 4 B",
+        "ring, 4 B",
+        "plain copy, 4 KiB",
+        "star, 4 KiB",
+        "ring, 4 KiB",
+    ]
+    for name in ("star", "ring"):
+        gigabytes_per_second = 4096 / medians[f"{name}, 4 KiB"] / 1e9
+        _, at_4_kib = result.series[f"algbw_gb_per_s {name}"]
+        assert at_4_kib == pytest.approx(gigabytes_per_second)
+        share_of_copy_bound = medians["plain copy, 4 B"] / medians[f"{name}, 4 B"]
+        at_4_bytes, _ = result.series[f"share_of_copy_bound {name}"]
+        assert at_4_bytes == pytest.approx(share_of_copy_bound)
+
+
+def test_without_the_native_algorithm_the_last_one_s_bandwidth_counts(backend: Backend) -> None:
+    result = parallel_core.run_allreduce(
+        backend, algorithms=("star", "ring"), sizes=(4096,), rounds=2
     )
-    assert result.metrics["busbw_gb_per_s"] == pytest.approx(
-        result.metrics["algbw_gb_per_s"] * 4 / 3
-    )
+    algorithm_bandwidth = result.metrics["algbw_gb_per_s"]
+    assert algorithm_bandwidth == pytest.approx(result.series["algbw_gb_per_s ring"][0])
+    # Three devices have a factor of 4/3.
+    assert result.metrics["busbw_gb_per_s"] == pytest.approx(algorithm_bandwidth * 4 / 3)
     assert result.bands == {}
     assert result.answer is not None
     assert "without --algorithm" in result.answer.would_change
 
 
 def test_a_comparison_times_the_allreduce_that_it_names() -> None:
-    described = EXPERIMENTS["allreduce"]
-    for options in described.options.values():
-        timed = {f"native, {write_size(size)}" for size in parse_sizes(str(options["sizes"]))}
-        assert {described.case, described.queued_case} <= timed
+    experiment = EXPERIMENTS["allreduce"]
+    for options in experiment.options.values():
+        sizes = parse_sizes(str(options["sizes"]))
+        timed_cases = {f"native, {write_size(size)}" for size in sizes}
+        assert {experiment.case, experiment.queued_case} <= timed_cases
 
 
 def test_each_sum_has_the_bare_time_of_its_additions(
@@ -80,95 +90,124 @@ def test_each_sum_has_the_bare_time_of_its_additions(
 ) -> None:
     # A stall does not make it too long to be repeated.
     monkeypatch.setattr(sums, "LONG_SECONDS", math.inf)
-    asked = {"algorithms": ("star", "native"), "rounds": 2}
-    # On zero elements, too, and on fewer than there are devices.
-    assert parallel_core.run_allreduce(backend, **asked, sizes=(4,)).cases[1].bare_seconds
-    result = parallel_core.run_allreduce(backend, **asked, sizes=(4096,))
+    result = parallel_core.run_allreduce(
+        backend, algorithms=("star", "native"), rounds=2, sizes=(4096,)
+    )
     copy, star, native = result.cases
     assert copy.bare_seconds == ()
     assert len(star.bare_seconds) == 2
     assert star.bare_seconds == pytest.approx(native.bare_seconds)
     assert star.repeats > 1
     assert result.metrics["native_speedup_over_star"] == pytest.approx(star.median / native.median)
-    # A unit is of many additions, and a sum of one.
-    assert [work.times for work in additions(backend, 7, 5)] == [1 / 5] * 3
 
 
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.floats(0, 50), st.booleans())
+def test_a_sum_of_fewer_elements_than_devices_has_a_bare_time(backend: Backend) -> None:
+    result = parallel_core.run_allreduce(
+        backend, algorithms=("star", "native"), rounds=2, sizes=(4,)
+    )
+    assert result.cases[1].bare_seconds
+
+
+def test_a_unit_is_of_many_additions_and_a_sum_of_a_single_one(backend: Backend) -> None:
+    works = additions(backend, 7, 5)
+    assert [work.times for work in works] == [1 / 5] * 3
+
+
+@given(
+    seconds_of_sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    budget=st.floats(0, 50),
+    in_full=st.booleans(),
+)
 def test_a_sweep_ends_with_the_budget_unless_sizes_are_asked_for(
-    slow: list[int], budget: float, in_full: bool
+    seconds_of_sizes: list[int], budget: float, in_full: bool
 ) -> None:
-    sizes, left, done = [4**place for place in range(len(slow))], [budget], list[int]()
+    seconds_of = {4**power: seconds for power, seconds in enumerate(seconds_of_sizes)}
+    sizes = list(seconds_of)
     trial = Trial(backends.load("numpy", 1), {}, 1, budget)
-    for size, seconds in swept_sizes(trial, sizes, in_full, lambda: left[-1]):
-        assert seconds == left[-1] / 2
-        left.append(left[-1] - slow[sizes.index(size)])
-        done.append(size)
-    assert done == sizes[: len(done)]
-    assert in_full <= (done == sizes)
-    spent = list(accumulate(slow, initial=0))
-    for place in range(1, len(sizes)):
-        fits = 4 * slow[place - 1] <= budget - spent[place]
-        assert (sizes[place] in done) == (in_full or (fits and sizes[place - 1] in done))
-    assert len(trial.notes) == (done != sizes)
-    assert all(f"{write_size(done[-1])} of {write_size(sizes[-1])}" in note for note in trial.notes)
+    swept: list[int] = []
+
+    def seconds_left(done: Sequence[int]) -> float:
+        return budget - sum(seconds_of[size] for size in done)
+
+    for size, seconds in swept_sizes(trial, sizes, in_full, lambda: seconds_left(swept)):
+        assert seconds == seconds_left(swept) / 2
+        swept.append(size)
+
+    # A size is swept if four times the seconds of the one before fit what is left.
+    expected = sizes[:1]
+    for size, next_size in pairwise(sizes):
+        if not in_full and 4 * seconds_of[size] > seconds_left(expected):
+            break
+        expected.append(next_size)
+    assert swept == expected
+    if swept == sizes:
+        assert trial.notes == []
+    else:
+        (note,) = trial.notes
+        assert f"{write_size(swept[-1])} of {write_size(sizes[-1])}" in note
 
 
 @pytest.mark.parametrize(
-    ("seconds", "asked", "rounds"), [(0.0, 5, 3), (0.0, 2, 2), (6.1, 9, 5), (60.0, 9, 9)]
+    ("budget", "asked_rounds", "rounds"), [(0.0, 5, 3), (0.0, 2, 2), (6.1, 9, 5), (60.0, 9, 9)]
 )
-def test_rounds_fit_the_budget_but_for_the_fewest(seconds: float, asked: int, rounds: int) -> None:
-    trial = Trial(backends.load("numpy", 1), {}, asked)
-    takes = {"one": lambda repeats: (0.5, 1.0), "short": lambda repeats: (0.0, 1e-4 * repeats)}
-    time_repeated(trial, takes, 4, seconds)
-    assert len(trial.cases["one, 4 B"].seconds) == rounds
-    assert [case.repeats for case in trial.cases.values()] == [1, 20]
-    assert trial.cases["short, 4 B"].seconds == pytest.approx((1e-4,) * rounds)
+def test_rounds_fit_the_budget_but_for_the_fewest(
+    budget: float, asked_rounds: int, rounds: int
+) -> None:
+    trial = Trial(backends.load("numpy", 1), {}, asked_rounds)
+    takes = {"long": lambda repeats: (0.5, 1.0), "short": lambda repeats: (0.0, 1e-4 * repeats)}
+    time_repeated(trial, takes, 4, budget)
+    long, short = trial.cases["long, 4 B"], trial.cases["short, 4 B"]
+    assert len(long.seconds) == rounds
+    assert long.repeats == 1
+    assert short.repeats == 20
+    assert short.seconds == pytest.approx((1e-4,) * rounds)
 
 
 def test_wrong_sums_of_parts_make_the_result_invalid(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = sums.CHECKED[sums.ONE_ROOT]
-    # Without the last device's.
-    monkeypatch.setitem(
-        sums.CHECKED, sums.ONE_ROOT, lambda backend, x: (*right(backend, x[:-1]), x[-1])
-    )
+    sum_on_one_root = sums.CHECKED[sums.ONE_ROOT]
+
+    def without_last_device(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
+        *summed, last = vectors
+        return (*sum_on_one_root(backend, summed), last)
+
+    monkeypatch.setitem(sums.CHECKED, sums.ONE_ROOT, without_last_device)
     result = parallel_core.run_allreduce(
         backend, algorithms=("sharded", "native"), sizes=(64,), rounds=1
     )
     assert result.problems[0].startswith("sums differ from NumPy's by ")
 
 
-@pytest.mark.parametrize(("largest", "size"), [(2**24, "4 KiB"), (40, "40 B"), (4, "40 B")])
+@pytest.mark.parametrize(("largest_bytes", "size"), [(2**24, "4 KiB"), (40, "40 B"), (4, "40 B")])
 def test_the_parts_of_sharded_sums_are_timed_beside_them_at_a_size_that_spares_the_budget(
-    backend: Backend, largest: int, size: str, monkeypatch: pytest.MonkeyPatch
+    backend: Backend, largest_bytes: int, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sums, "LARGEST", largest)
-    asked = {"algorithms": ("sharded", "native"), "sizes": (40, 4096), "rounds": 2}
-    result = parallel_core.run_allreduce(backend, **asked)
-    timed = {one.name: one.median for one in result.cases}
-    assert result.metrics["spread_roots_speedup"] == pytest.approx(
-        timed[f"parts on one root, {size}"] / timed[f"parts on spread roots, {size}"]
+    monkeypatch.setattr(sums, "LARGEST", largest_bytes)
+    result = parallel_core.run_allreduce(
+        backend, algorithms=("sharded", "native"), sizes=(40, 4096), rounds=2
     )
+    medians = {case.name: case.median for case in result.cases}
+    on_single_root = medians[f"parts on one root, {size}"]
+    on_spread_roots = medians[f"parts on spread roots, {size}"]
+    spread_roots_speedup = on_single_root / on_spread_roots
+    assert result.metrics["spread_roots_speedup"] == pytest.approx(spread_roots_speedup)
     for part in ("dividing", "copying", "adding", "joining"):
-        assert result.metrics[f"{part}_alone_seconds"] == pytest.approx(
-            timed[f"{part} alone, {size}"]
-        )
-    assert result.metrics["share_of_copy_bound"] == pytest.approx(
-        result.series["share_of_copy_bound native"][-1]
-    )
+        part_seconds = medians[f"{part} alone, {size}"]
+        assert result.metrics[f"{part}_alone_seconds"] == pytest.approx(part_seconds)
+    native_share = result.series["share_of_copy_bound native"][-1]
+    assert result.metrics["share_of_copy_bound"] == pytest.approx(native_share)
     assert result.bands.keys() == {"spread_roots_speedup"}
 
 
 def test_additions_are_counted_in_vectors_whose_length_is_not_that_of_the_timed_ones(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    added: list[int] = []
+    added_bytes: list[int] = []
     measure_each = sums.measure_each
 
     def measure_and_note(backend: Backend, operation: sums.Operation, repeats: int) -> Timing:
-        added.append(sum(backend.to_numpy(part).nbytes for part in operation()))
+        added_bytes.append(sum(backend.to_numpy(part).nbytes for part in operation()))
         return measure_each(backend, operation, repeats)
 
     monkeypatch.setattr(sums, "COUNTED_BYTES", 2**16)
@@ -177,7 +216,7 @@ def test_additions_are_counted_in_vectors_whose_length_is_not_that_of_the_timed_
     sums.prepare_count(trial)
     trial.takes[sums.COUNTED_CASE]()
     # The parts of all devices make one whole sum.
-    assert added == [2**16]
+    assert added_bytes == [2**16]
     assert trial.cases == {}
 
 
@@ -194,82 +233,111 @@ def test_devices_add_at_the_same_time_where_they_have_queues(
         return
     counted = result.counts[ADDED.name]
     assert counted.of == sums.COUNTED_SUMS
-    in_queues = backend.engine == "async"
-    assert result.bands[ADDED.name] == ("parallel" if in_queues else "serial")
-    assert in_queues or counted.count == 0
+    if backend.engine == "async":
+        assert result.bands[ADDED.name] == "parallel"
+    else:
+        assert result.bands[ADDED.name] == "serial"
+        assert counted.count == 0
 
 
-def test_a_fifth_of_the_additions_beside_another_device_is_no_turn_taking() -> None:
-    codes = [ADDED.band(seen, 10).code for seen in (0, 1, 2, 10)]
-    assert codes == ["serial", "serial", "parallel", "parallel"]
+@pytest.mark.parametrize(
+    ("beside", "code"), [(0, "serial"), (1, "serial"), (2, "parallel"), (10, "parallel")]
+)
+def test_a_fifth_of_the_additions_beside_another_device_is_no_turn_taking(
+    beside: int, code: str
+) -> None:
+    assert ADDED.band(beside, 10).code == code
 
 
 algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
-terms_drawn = st.tuples(
-    st.sampled_from(["float32", "int64"]), st.integers(1, 4), st.integers(0, 40), st.integers(0, 9)
+
+
+class Terms(NamedTuple):
+    """What the vectors that are summed are made of."""
+
+    dtype: str
+    devices: int
+    length: int
+    seed: int
+
+    def vectors(self) -> list[np.ndarray]:
+        """Return a random vector for each device."""
+        generator = np.random.default_rng(self.seed)
+        return [
+            generator.uniform(-100, 100, self.length).astype(self.dtype)
+            for _ in range(self.devices)
+        ]
+
+
+terms_drawn = st.builds(
+    Terms,
+    st.sampled_from(["float32", "int64"]),
+    st.integers(1, 4),
+    st.integers(0, 40),
+    st.integers(0, 9),
 )
 
 
-def load_all(backend: Backend, terms: list[np.ndarray]) -> list[Array]:
-    return [backend.asarray(x, device) for x, device in zip(terms, backend.devices, strict=False)]
+def load_all(backend: Backend, vectors: list[np.ndarray]) -> list[Array]:
+    """Load a vector on each of the first devices."""
+    return [
+        backend.asarray(vector, device)
+        for vector, device in zip(vectors, backend.devices, strict=False)
+    ]
 
 
 @pytest.fixture
 def four(load_any: Callable[[int], Backend]) -> Backend:
+    """A backend with four devices."""
     return load_any(4)
 
 
 @algorithms
-@given(drawn=terms_drawn)
-def test_every_device_gets_numpy_s_sum(
-    four: Backend, algorithm: Allreduce, drawn: tuple[str, int, int, int]
-) -> None:
-    dtype, count, length, seed = drawn
-    generator = np.random.default_rng(seed)
-    terms = [generator.uniform(-100, 100, length).astype(dtype) for _ in range(count)]
-    sums = algorithm(four, load_all(four, terms))
-    assert len(sums) == count
-    for found in map(four.to_numpy, sums):
-        assert found.dtype == np.dtype(dtype)
-        np.testing.assert_allclose(found, np.sum(terms, axis=0).astype(dtype), rtol=1e-5, atol=1e-4)
+@given(terms=terms_drawn)
+def test_every_device_gets_numpy_s_sum(four: Backend, algorithm: Allreduce, terms: Terms) -> None:
+    vectors = terms.vectors()
+    expected = np.sum(vectors, axis=0).astype(terms.dtype)
+    totals = algorithm(four, load_all(four, vectors))
+    assert len(totals) == terms.devices
+    for total in map(four.to_numpy, totals):
+        assert total.dtype == np.dtype(terms.dtype)
+        np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-4)
 
 
 @algorithms
-@pytest.mark.parametrize("count", [1, 3, 4])
+@pytest.mark.parametrize("devices", [1, 3, 4])
 def test_sums_can_be_overwritten_apart_from_each_other(
-    four: Backend, algorithm: Allreduce, count: int
+    four: Backend, algorithm: Allreduce, devices: int
 ) -> None:
-    vectors = load_all(four, [np.arange(7, dtype=np.float32)] * count)
-    given_vectors = list(vectors)
-    sums = list(algorithm(four, vectors))
+    vectors = load_all(four, [np.arange(7, dtype=np.float32)] * devices)
+    vectors_before = list(vectors)
+    totals = list(algorithm(four, vectors))
     # The caller's list is left alone.
-    assert all(
-        vector is given_one for vector, given_one in zip(vectors, given_vectors, strict=True)
-    )
-    for i, device in enumerate(four.devices[:count]):
-        sums[i] = four.copy_to(
-            four.asarray(np.full(7, -1, dtype=np.float32), device), device, out=sums[i]
-        )
-        four.wait(sums[i])
-        for found in map(four.to_numpy, sums[i + 1 :]):
-            np.testing.assert_array_equal(found, count * np.arange(7))
+    for vector, vector_before in zip(vectors, vectors_before, strict=True):
+        assert vector is vector_before
+    for place, device in enumerate(four.devices[:devices]):
+        other_values = four.asarray(np.full(7, -1, dtype=np.float32), device)
+        totals[place] = four.copy_to(other_values, device, out=totals[place])
+        four.wait(totals[place])
+        for untouched in map(four.to_numpy, totals[place + 1 :]):
+            np.testing.assert_array_equal(untouched, devices * np.arange(7))
 
 
 @algorithms
 def test_sums_of_what_is_still_being_computed_are_the_next_one_s_vectors(
     four: Backend, algorithm: Allreduce
 ) -> None:
-    matrix = np.full((150, 150), 1 / 150, dtype=np.float32)
-    made = []
+    averaging = np.full((150, 150), 1 / 150, dtype=np.float32)
+    vectors = []
     for device in four.devices:
-        loaded = four.asarray(matrix, device)
-        x = four.asarray(np.ones((150, 1), dtype=np.float32), device)
+        matrix = four.asarray(averaging, device)
+        column = four.asarray(np.ones((150, 1), dtype=np.float32), device)
         for _ in range(20):
-            x = four.launch(four.ops.matmul, loaded, x)
-        made.append(four.launch(lambda y: y.reshape(-1), x))
+            column = four.launch(four.ops.matmul, matrix, column)
+        vectors.append(four.launch(lambda x: x.reshape(-1), column))
     for _ in range(5):
-        made = list(algorithm(four, made))
-    for total in made:
+        vectors = list(algorithm(four, vectors))
+    for total in vectors:
         np.testing.assert_allclose(four.to_numpy(total), np.full(150, 4**5), rtol=1e-4)
 
 
