@@ -68,7 +68,7 @@ def timeline_of_program(trace: Trace) -> Timeline:
     slices = trace.columns
     on_accelerators = _work_on_accelerators(slices, trace)
     on_host = slices.on_threads(_host_rows(slices, trace))
-    is_operation = np.array([b'"hlo_op"' in raw for raw in slices.raw_args.tolist()], bool)
+    is_operation = slices.raw_args.holding(b'"hlo_op"')
     on_cpus = _work_on_cpus(slices, on_host & is_operation)
     host = slices.select(on_host & ~is_operation & ~_of_python(slices))
     launches = _Launches(host)
@@ -196,10 +196,8 @@ class _Launches:
     def __init__(self, host: Slices) -> None:
         self._calls: dict[str, int] = {}
         self._runs: dict[str, int] = {}
-        numbered = [
-            b'"run_id"' in raw or b'"correlation_id"' in raw for raw in host.raw_args.tolist()
-        ]
-        calls = host.select(np.array(numbered, bool))
+        texts = host.raw_args
+        calls = host.select(texts.holding(b'"run_id"') | texts.holding(b'"correlation_id"'))
         arguments = calls.arguments("correlation_id", "run_id")
         for (call, run), start in zip(arguments, calls.starts.tolist(), strict=True):
             if call is not None:
@@ -269,7 +267,6 @@ def _steps(host: Slices) -> Iterator[Window]:
     recorded = host.select(host.has_name({name for name in host.names if STEP.fullmatch(name)}))
     for mark in recorded:
         yield Window(mark.name, mark.start, mark.end)
-    is_step = np.array([b'"step_num"' in raw for raw in host.raw_args.tolist()], bool)
-    marked = host.select(is_step)
+    marked = host.select(host.raw_args.holding(b'"step_num"'))
     for mark, (number,) in zip(marked, marked.arguments("step_num"), strict=True):
         yield Window(f"{mark.name}#{number}", mark.start, mark.end)
