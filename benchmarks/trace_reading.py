@@ -4,9 +4,10 @@ memory.
     python -m benchmarks.trace_reading --events 1000000
     python -m benchmarks.trace_reading TRACE.json.gz …
 
-Three synthetic traces of so many events are written: of PyTorch's profiler on a CPU and on a GPU
-(complete events with arguments, and flows), and of MXNet's (begins and ends). They, and traces that
-are named, are read in fresh processes, as `parallel-core trace` does.
+Four synthetic traces of so many events are written: of PyTorch's profiler on a CPU and on a GPU
+(complete events with arguments, and flows), of MXNet's (begins and ends), and of JAX's on two CPU
+devices (thread by thread). They, and traces that are named, are read in fresh processes, as
+`parallel-core trace` does.
 """
 
 import gzip
@@ -35,6 +36,11 @@ BEGINNINGS = {
     "mxnet": '{"traceEvents": [\n'
     '{"ph": "M", "args": {"name": "cpu/1"}, "pid": 1, "name": "process_name"},\n'
     '{"ph": "M", "args": {"name": "cpu pinned/"}, "pid": 2, "name": "process_name"},\n',
+    "jax": '{"displayTimeUnit": "ns", "metadata": {"highres-ticks": true}, "traceEvents": [\n'
+    '{"ph": "M", "pid": 701, "name": "process_name", "args": {"name": "/host:CPU"}},\n'
+    '{"ph": "M", "pid": 701, "tid": 1, "name": "thread_name", "args": {"name": "python"}},\n'
+    '{"ph": "M", "pid": 701, "tid": 2, "name": "thread_name", "args": {"name": "tf_XLA/2"}},\n'
+    '{"ph": "M", "pid": 701, "tid": 3, "name": "thread_name", "args": {"name": "tf_XLA/3"}},\n',
 }
 END = '\n], "displayTimeUnit": "ms"}\n'
 EPOCH = 1_795_279_713_356_264
@@ -82,10 +88,33 @@ BEGIN_OR_END = """{{
         "tid": {thread}
     }}"""
 
+XLA_SOURCE = "external/xla/xla"
+STEP_OF_JAX = (
+    '{{"ph": "X", "pid": 701, "tid": 1, "ts": {start}.5, "dur": {duration}.25, "name": "train", '
+    '"args": {{"step_num": "{number}"}}}}'
+)
+CALL_OF_JAX = (
+    '{{"ph": "X", "pid": 701, "tid": 1, "ts": {start}.75, "dur": 20.25, '
+    '"name": "TfrtCpuExecutable::ExecuteHelper", "args": {{"_src": '
+    f'"{XLA_SOURCE}/pjrt/cpu/cpu_client.cc", '
+    '"run_id": "{run}"}}}}'
+)
+OPERATION_OF_JAX = (
+    '{{"ph": "X", "pid": 701, "tid": {thread}, "ts": {start}.753, "dur": 5.404, '
+    '"name": "{name}", "args": {{"_src": '
+    f'"{XLA_SOURCE}/backends/cpu/runtime/thunk_executor.cc", '
+    '"device_ordinal": "{device}", "hlo_module": "jit_train_step", "hlo_op": "{name}", '
+    '"run_id": "{run}"}}}}'
+)
+WRITTEN = ("torch.json", "mxnet.json", "gpu.json.gz", "jax.json.gz")
+OPERATIONS_OF_STEP = 1000
+"""On each of JAX's devices."""
+
 
 def write_events(stream: BinaryIO, count: int, form: str) -> None:
-    """Write a trace of `count` events in the form of `torch`, `gpu` or `mxnet`."""
-    make = {"torch": torch_events, "gpu": gpu_events, "mxnet": mxnet_events}[form]
+    """Write a trace of `count` events in the form of `torch`, `gpu`, `mxnet` or `jax`."""
+    forms = {"torch": torch_events, "gpu": gpu_events, "mxnet": mxnet_events, "jax": jax_events}
+    make = forms[form]
     stream.write(BEGINNINGS[form].encode())
     for number, event in enumerate(make(count)):
         stream.write((",\n" if number else "").encode() + event.encode())
@@ -125,6 +154,30 @@ def mxnet_events(count: int) -> Iterator[str]:
         yield BEGIN_OR_END.format(phase="BE"[number % 2], time=time_, **of_operator)
 
 
+def jax_events(count: int) -> Iterator[str]:
+    """Make steps and calls of Python's thread, then the operations of two devices, a thread each.
+
+    In each step a device exchanges once.
+    """
+    devices = range(2)
+    steps = range(count // (len(devices) * OPERATIONS_OF_STEP + len(devices) + 1))
+    length = 7 * OPERATIONS_OF_STEP
+    for step in steps:
+        begin = length * step
+        yield STEP_OF_JAX.format(start=begin, duration=length - 1, number=step)
+        for device in devices:
+            yield CALL_OF_JAX.format(start=begin + 25 * device, run=2 * step + device - 299_261_892)
+    for device in devices:
+        for step in steps:
+            run = 2 * step + device - 299_261_892
+            begin = length * step + 100
+            for number in range(OPERATIONS_OF_STEP):
+                name = f"fusion.{number}" if number else "all-reduce"
+                yield OPERATION_OF_JAX.format(
+                    thread=2 + device, start=begin + 6 * number, name=name, device=device, run=run
+                )
+
+
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
@@ -141,11 +194,7 @@ def main(files: Sequence[Path], events: int, rounds: int, read: Path | None) -> 
         print(json.dumps(cost(read)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        made = (
-            [Path(folder) / name for name in ("torch.json", "mxnet.json", "gpu.json.gz")]
-            if events
-            else []
-        )
+        made = [Path(folder) / name for name in WRITTEN] if events else []
         for path in made:
             with gzip.open(path, "wb", 1) if path.suffix == ".gz" else path.open("wb") as stream:
                 write_events(stream, events, path.name.partition(".")[0])

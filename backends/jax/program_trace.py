@@ -68,7 +68,7 @@ def timeline_of_program(trace: Trace) -> Timeline:
     slices = trace.columns
     on_accelerators = _work_on_accelerators(slices, trace)
     on_host = slices.on_threads(_host_rows(slices, trace))
-    is_operation = np.array([b'"hlo_op"' in raw for raw in slices.raw_args.tolist()], bool)
+    is_operation = slices.raw_args.holding(b'"hlo_op"')
     on_cpus = _work_on_cpus(slices, on_host & is_operation)
     host = slices.select(on_host & ~is_operation & ~_of_python(slices))
     launches = _Launches(host)
@@ -221,10 +221,8 @@ class _Launches:
     def __init__(self, host: Slices) -> None:
         self._time_of_call: dict[str, int] = {}
         self._time_of_run: dict[str, int] = {}
-        has_number = [
-            b'"run_id"' in raw or b'"correlation_id"' in raw for raw in host.raw_args.tolist()
-        ]
-        calls = host.select(np.array(has_number, bool))
+        has_number = host.raw_args.holding(b'"run_id"') | host.raw_args.holding(b'"correlation_id"')
+        calls = host.select(has_number)
         arguments = calls.arguments("correlation_id", "run_id")
         for (call, run), start in zip(arguments, calls.starts.tolist(), strict=True):
             if call is not None:
@@ -299,8 +297,7 @@ def _steps(host: Slices) -> Iterator[Window]:
     step_names = {name for name in host.names if STEP.fullmatch(name)}
     for mark in host.select(host.has_name(step_names)):
         yield Window(mark.name, mark.start, mark.end)
-    is_annotation = np.array([b'"step_num"' in raw for raw in host.raw_args.tolist()], bool)
-    annotations = host.select(is_annotation)
+    annotations = host.select(host.raw_args.holding(b'"step_num"'))
     numbers = annotations.arguments("step_num")
     for annotation, (number,) in zip(annotations, numbers, strict=True):
         yield Window(f"{annotation.name}#{number}", annotation.start, annotation.end)

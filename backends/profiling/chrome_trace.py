@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from backends.profiling.slices import FINDINGS, Places, Slices, Trace, TraceThread, decoded_args
+from backends.profiling.texts import Texts
 from backends.profiling.trace_events import Document, Event, read_events, text_blocks
 
 PairingKey: TypeAlias = tuple[Any, ...]
@@ -101,7 +102,7 @@ class _Batch(NamedTuple):
     starts: np.ndarray
     ends: np.ndarray
     places: np.ndarray
-    raw_args: np.ndarray
+    raw_args: Texts
 
 
 @final
@@ -144,9 +145,9 @@ class _Pairing:
         clock.
         """
         self.dropped[ENDLESS] += (begin.name for begins in self._open.values() for begin in begins)
-        codes, starts, ends, places, raw_args = (
-            np.concatenate(column) for column in zip(*self._batches, strict=True)
-        )
+        *columns, texts = zip(*self._batches, strict=True)
+        codes, starts, ends, places = (np.concatenate(column) for column in columns)
+        raw_args = Texts.joined(texts)
         self._batches.clear()
         order = np.lexsort((places, starts))
         first = int(starts[order[0]]) if len(order) else 0
@@ -210,7 +211,7 @@ class _Pairing:
     def _add(self, codes: ArrayLike, *columns: ArrayLike, raw: Sequence[bytes]) -> None:
         starts, ends, places = (np.asarray(column, np.int64) for column in columns)
         self._batches.append(
-            _Batch(np.asarray(codes, np.int32), starts, ends, places, np.array(raw, object))
+            _Batch(np.asarray(codes, np.int32), starts, ends, places, Texts.of(raw))
         )
 
     def _begin(

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, final, o
 import msgspec
 import numpy as np
 
+from backends.profiling.texts import Texts
+
 TraceThread: TypeAlias = "tuple[int | str, int | str]"
 """A thread in a trace: its process and its number there."""
 FINDINGS = 1_886_547_826
 """The process of the tracks that we add to a trace: no number that an operating system gives."""
-AT_ONCE = 10_000
-"""So many arguments are decoded at a time."""
 Value = TypeVar("Value", bound=Hashable)
 Other = TypeVar("Other", bound=Hashable)
 Row = TypeVar("Row", covariant=True)
@@ -139,8 +139,8 @@ class Slices(Columns[Slice]):
     starts: np.ndarray
     """Nanoseconds, int64; `ends` likewise."""
     ends: np.ndarray
-    raw_args: np.ndarray
-    """Arguments as they stand in the file: bytes, or none of them."""
+    raw_args: Texts
+    """Arguments as they stand in the file; empty without any."""
 
     COLUMNS = ("name_of", "category_of", "row_of", "starts", "ends", "raw_args")
 
@@ -154,7 +154,7 @@ class Slices(Columns[Slice]):
         categories, category_of = coded(one.category for one in listed)
         rows, row_of = coded((one.process, one.thread) for one in listed)
         starts, ends = (np.array([one[place] for one in listed], np.int64) for place in (4, 5))
-        raw_args = np.array([one.raw_args for one in listed], object)
+        raw_args = Texts.of([one.raw_args for one in listed])
         return cls(names, categories, rows, name_of, category_of, row_of, starts, ends, raw_args)
 
     def __iter__(self) -> Iterator[Slice]:
@@ -192,30 +192,32 @@ class Slices(Columns[Slice]):
 
     def arguments(self, *names: str) -> list[tuple[Any, ...]]:
         """Return the arguments of these names for each slice; None for one that it lacks."""
-        found: list[tuple[Any, ...]] = []
-        for _, columns in self._decoded(names):
-            found += zip(*columns, strict=True)
+        found: list[tuple[Any, ...]] = [()] * len(self)
+        for rows, columns in self._decoded(names):
+            for row, values in zip(rows.tolist(), zip(*columns, strict=True), strict=True):
+                found[row] = values
         return found
 
     def coded_arguments(self, *names: str) -> tuple[tuple[tuple[Any, ...], np.ndarray], ...]:
-        """Return the different values of each argument, and the place of each slice's among them.
+        """Return the different values of each argument, in no order, and the place of each slice's
+        among them.
 
         Only texts and numbers count. A million of them are never decoded at the same time.
         """
         known: list[Places[Hashable]] = [Places() for _ in names]
         coded_columns = [np.empty(len(self), np.int32) for _ in names]
-        for first, columns in self._decoded(names):
+        for rows, columns in self._decoded(names):
             for column, places, values in zip(coded_columns, known, columns, strict=True):
-                column[first : first + len(values)] = _places_of(values, places)
+                column[rows] = _places_of(values, places)
         return tuple(
             (tuple(places), column) for places, column in zip(known, coded_columns, strict=True)
         )
 
-    def _decoded(self, names: Sequence[str]) -> Iterator[tuple[int, list[list[Any]]]]:
-        """Yield some slices' arguments at a time: the first one's place, and a list by name."""
-        for first in range(0, len(self), AT_ONCE):
-            texts = self.raw_args[first : first + AT_ONCE].tolist()
-            yield first, _decoded([text or b"{}" for text in texts], names)
+    def _decoded(self, names: Sequence[str]) -> Iterator[tuple[np.ndarray, list[list[Any]]]]:
+        """Yield some slices' arguments at a time: their rows, and a list by name."""
+        decode = _decoder(names)
+        for rows, texts in self.raw_args.by_block():
+            yield rows, decode([text or b"{}" for text in texts])
 
 
 def _places_of(values: Sequence[Any], places: Places[Hashable]) -> list[int]:
@@ -231,7 +233,8 @@ def _holds(values: Sequence[Any], place_of: np.ndarray, wanted: Container[Any]) 
     return known[place_of] if len(known) else np.zeros(0, bool)
 
 
-def _decoded(texts: Sequence[bytes], names: Sequence[str]) -> list[list[Any]]:
+def _decoder(names: Sequence[str]) -> Callable[[Sequence[bytes]], list[list[Any]]]:
+    """Return a function that decodes the arguments of these names from texts: a list by name."""
     keys = [f"key_{place}" for place in range(len(names))]
     wanted = msgspec.defstruct(
         "wanted",
@@ -239,12 +242,17 @@ def _decoded(texts: Sequence[bytes], names: Sequence[str]) -> list[list[Any]]:
         rename=dict(zip(keys, names, strict=True)),
         gc=False,
     )
-    try:
-        rows = msgspec.json.decode(b"[" + b",".join(texts) + b"]", type=list[wanted])  # type: ignore[valid-type]
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        decoded = list(map(decoded_args, texts))
-        return [[arguments.get(name) for arguments in decoded] for name in names]
-    return [list(map(attrgetter(key), rows)) for key in keys]
+    decoder = msgspec.json.Decoder(list[wanted])  # type: ignore[valid-type]
+
+    def decode(texts: Sequence[bytes]) -> list[list[Any]]:
+        try:
+            rows = decoder.decode(b"[" + b",".join(texts) + b"]")
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            decoded = list(map(decoded_args, texts))
+            return [[arguments.get(name) for arguments in decoded] for name in names]
+        return [list(map(attrgetter(key), rows)) for key in keys]
+
+    return decode
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ import numpy as np
 from parallel_core.system.formatting import figure, seconds
 
 RESAMPLES = 4000
+DRAWN_AT_ONCE = 250_000
 COVERAGE = 0.95
 """How often an interval is to hold the true value."""
 STRETCHED_RANGE: Mapping[int, float] = MappingProxyType({2: 12.71, 3: 2.68, 4: 1.48, 5: 1.12})
@@ -145,7 +146,11 @@ def resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.
     if count > MOST_RESAMPLED:
         values = values[..., np.linspace(0, count - 1, MOST_RESAMPLED).astype(int)]
         count = MOST_RESAMPLED
-    return np.median(values[..., generator.integers(count, size=(RESAMPLES, count))], axis=-1)
+    draws = generator.integers(count, size=(RESAMPLES, count))
+    # Some at a time: the values of all draws would take 32 MB for each quantity.
+    parts = np.array_split(draws, 1 + draws.size // DRAWN_AT_ONCE)
+    medians = [np.median(values[..., part], axis=-1) for part in parts]
+    return np.concatenate(medians, axis=-1)
 
 
 def exponential(interval: Interval) -> Interval:
