@@ -85,9 +85,7 @@ class Ops(Hashable, Protocol):
         """Clip at zero from below; the derivative at zero is zero."""
 
     def total(self, x: Array, axis: int | None = None) -> Array:
-        """Sum all elements to an array of no dimensions, or those along one axis, which is
-        dropped.
-        """
+        """Sum all elements to an array of no dimensions, or drop one axis by a sum along it."""
 
     def flatten(self, x: Array) -> Array:
         """Reshape (n, …) to (n, product of the rest), for n = 0 too, and (n,) to (n, 1).
@@ -96,8 +94,9 @@ class Ops(Hashable, Protocol):
         """
 
     def conv2d(self, x: Array, weight: Array, bias: Array) -> Array:
-        """Correlate images (n, c, h, w) with filters (o, c, kh, kw) and add a bias (o,): no
-        padding, stride 1.
+        """Correlate images (n, c, h, w) with filters (o, c, kh, kw), and add a bias (o,).
+
+        There is no padding, and the stride is 1.
         """
 
     def avg_pool2d(self, x: Array, size: int) -> Array:
@@ -107,18 +106,18 @@ class Ops(Hashable, Protocol):
         """
 
     def cross_entropy(self, scores: Array, labels: Array) -> Array:
-        """Sum over the rows (not average) of -log softmax(scores (n, k)) at labels (n,), to an
-        array of no dimensions.
+        """Sum -log softmax(scores (n, k)) at labels (n,) over the rows; the sum is no average.
 
+        The result has no dimensions.
         Labels are of any integer dtype. One outside of 0 … k - 1 is an error, also a negative one.
         """
 
     def count_correct(self, scores: Array, labels: Array) -> Array:
-        """Count the rows of scores (n, k) whose largest entry, the first of equal ones, is at the
-        label (n,).
+        """Count the rows of scores (n, k) whose largest entry is at the label (n,).
 
-        Labels are of any integer dtype; one outside of 0 … k - 1 counts as wrong. The result has no
-        dimensions, and a dtype that holds the number exactly.
+        Of equal entries the first one counts. Labels are of any integer dtype; one outside of
+        0 … k - 1 counts as wrong. The result has no dimensions, and a dtype that holds the number
+        exactly.
         """
 
     def split(self, x: Array, lengths: Sequence[int]) -> Array:
@@ -141,8 +140,7 @@ class Ops(Hashable, Protocol):
         """Make zeros of the same shape, dtype and device, for an array or a tuple."""
 
     def value_and_grad(self, fn: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
-        """Make the function (parameters, *rest) -> (fn(parameters, *rest), its gradients by the
-        parameters).
+        """Make a function of (parameters, *rest) that returns fn's value and its gradients.
 
         `parameters` is a tuple of floating-point arrays, one at least, and `rest` are arrays. `fn`
         computes with only ops (it may read `.shape`), and returns one number, an array of no
@@ -157,8 +155,7 @@ class Ops(Hashable, Protocol):
         """
 
     def as_unit(self, fn: Callable[..., Array]) -> Callable[..., Array]:
-        """Make the function that computes what `fn` does as one unit, with nothing queued between
-        its operations.
+        """Make a function that computes what `fn` does as one unit, queued as a whole.
 
         `fn` takes arrays and tuples of arrays, all on one device, and computes with only ops, of
         its arguments and of numbers that do not change. A launch of what is returned gives the same
@@ -182,8 +179,7 @@ class Ops(Hashable, Protocol):
     def sgd_while_finite(
         self, parameters: Array, gradients: Array, rate: float, guard: Array
     ) -> tuple[Array, Array]:
-        """Return (parameters - rate · gradients, guard) as `sgd` does, or unchanged if a gradient
-        is not finite.
+        """Return `sgd`'s result and the guard; nothing changes once a gradient is not finite.
 
         `guard`, float32 (1,) whatever the parameters' dtypes, is 1 at first. It is NaN from the
         first step on in which the sum of the gradients' squares is NaN or infinite, and while it is
@@ -286,9 +282,7 @@ class Backend(Protocol):
         """
 
     def to_numpy(self, x: Array) -> Any:
-        """Wait for `x` and return it as NumPy, a tuple for a tuple: arrays of its dtype, in
-        separate memory.
-        """
+        """Wait for `x` and return it as NumPy: arrays of its dtype, in separate memory."""
 
 
 VERBS = tuple(
@@ -298,11 +292,11 @@ VERBS = tuple(
 
 
 class DelegatingBackend:
-    """A backend around another one, `inner`, which has all that a class derived from this does not
-    define. Abstract.
+    """A backend around another one, `inner`. Abstract.
 
-    Nothing is called in between: its `launch`, say, is the inner backend's own, or what stands in
-    its place by then.
+    Attributes that a derived class does not define are those of the inner backend. Nothing is
+    called in between: `launch`, say, is the inner backend's own, or what stands in its place by
+    then.
     """
 
     def __init__(self, inner: Backend) -> None:
@@ -352,25 +346,26 @@ class BaseBackend:
 
     def __init__(self, setup: Setup, scheduler: str, cores: Sequence[set[int]]) -> None:
         self.version: str = setup.framework.__version__
-        self.ops, self.engine, self.devices = setup.ops, setup.engine, setup.devices
-        self.threads_per_device, self.workers_per_device = (
-            setup.threads_per_device,
-            setup.workers_per_device,
-        )
-        self.variants, self.settings, self.cores = setup.variants, setup.settings, cores
-        self._scheduler = "; ".join(filter(None, (scheduler, setup.note)))
+        self.ops = setup.ops
+        self.engine = setup.engine
+        self.devices = setup.devices
+        self.threads_per_device = setup.threads_per_device
+        self.workers_per_device = setup.workers_per_device
+        self.variants = setup.variants
+        self.settings = setup.settings
+        self.cores = cores
+        self._scheduler = f"{scheduler}; {setup.note}" if setup.note else scheduler
 
     @property
     def scheduler(self) -> str:
+        """Return the queue that does the work, in a sentence."""
         return self._scheduler
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
-        if (
-            not isinstance(devices, Sequence)
-            or not devices
-            or not isinstance(x, np.ndarray)
-            or not x.ndim
-        ):
+        """Divide the rows of an array over devices; raises BackendError without rows or devices."""
+        has_devices = isinstance(devices, Sequence) and len(devices) > 0
+        has_rows = isinstance(x, np.ndarray) and x.ndim > 0
+        if not has_devices or not has_rows:
             raise BackendError(
                 f"{self.name}'s split_and_load needs an array with rows, and a device at least"
             )
@@ -392,9 +387,7 @@ class BaseBackend:
                 )
 
     def _check_values(self, xs: Any, array: Any) -> None:
-        """Raise BackendError unless these are values made of arrays of a type: rows of an array are
-        none.
-        """
+        """Raise BackendError unless `xs` is a list or tuple of values made of arrays of a type."""
         if not isinstance(xs, Sequence):
             raise BackendError(
                 f"{self.name} sums a list or tuple of values, one per device, not "
@@ -411,26 +404,25 @@ class BaseBackend:
     ) -> list[Device]:
         """Return the devices of values that are to be summed.
 
-        Raises BackendError unless each is on one of its own.
+        Raises BackendError if there is no value, or if two are on one device.
         """
         self._check_values(xs, array)
         devices = [device_of(x) for x in xs]
-        if len(set(devices)) != max(1, len(devices)):
-            raise BackendError(
-                f"{self.name} sums one value per device, not of "
-                f"{', '.join(map(str, devices)) or 'none'}"
-            )
+        if not devices or len(set(devices)) < len(devices):
+            names = ", ".join(map(str, devices)) or "none"
+            raise BackendError(f"{self.name} sums one value per device, not of {names}")
         return devices
 
     def _fail(self, error: BaseException, place: str = "") -> NoReturn:
-        """Raise ComputationError, now and from every verb that is called later: results would be
-        garbage.
+        """Raise ComputationError, now and from every verb that is called later.
+
+        Later results would be garbage. `place` says where the computation failed.
         """
         raised = error
-        # What a group of processes raises says already what went wrong.
+        # A ComputationError, of a group of processes say, says already what went wrong.
         if not isinstance(error, ComputationError):
-            at = f"{self.name} {place}".rstrip()
-            raised = ComputationError(f"{at}: {type(error).__name__}: {self._reason(error)}")
+            where = f"{self.name} {place}".rstrip()
+            raised = ComputationError(f"{where}: {type(error).__name__}: {self._reason(error)}")
             raised.__cause__ = error
         message = (
             f"{self.name} refuses further work after a failure ({raised}): load the backend again"
@@ -444,18 +436,24 @@ class BaseBackend:
             self._refuse_from_now_on(
                 BackendError,
                 f"{self.name} was loaded before this process was forked, and its threads stayed "
-                "behind: start "
-                f"processes by multiprocessing's 'spawn' method, or load the backend in the child",
+                "behind: start processes by multiprocessing's 'spawn' method, or load the backend "
+                "in the child",
             )
 
     def _refuse_from_now_on(self, error: type[BackendError], message: str) -> None:
-        # Verbs that refuse take the place of this object's own, so that no verb asks each time.
-        vars(self).update(dict.fromkeys(VERBS, partial(_refuse, error, message)))
+        """Let every verb raise an error with this message from now on."""
+        # Attributes of the object go before methods of its class, so the verbs themselves need not
+        # ask at every call whether to refuse.
+        refuse = partial(_refuse, error, message)
+        for verb in VERBS:
+            setattr(self, verb, refuse)
 
     def _reason(self, error: BaseException) -> str:
         """Return the line of an error's message that says what is wrong."""
-        return next(iter(message_of(error).strip().splitlines()), "no reason given")
+        lines = message_of(error).strip().splitlines()
+        return lines[0] if lines else "no reason given"
 
 
 def _refuse(error: type[BackendError], message: str, *_: object, **__: object) -> NoReturn:
+    """Raise an error, whatever the arguments are."""
     raise error(message)

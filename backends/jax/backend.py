@@ -117,10 +117,15 @@ class JAXBackend(BaseBackend):
         """
 
     def _start_clients(self, jax_gpus: Sequence[Any], is_async: bool) -> None:
-        """Find or make the devices of JAX that serve this backend's devices, and their places."""
+        """Set `_device_of_jax` and `_places`: the devices of JAX that serve this backend's devices.
+
+        JAX's devices of CPUs are made, each with a client and a pool of threads.
+        """
         sharding = self._jax.sharding.SingleDeviceSharding
-        # A thread more than cores, which copies while the other threads compute.
-        threads = self.threads_per_device + 1 if is_async else self.threads_per_device
+        threads = self.threads_per_device
+        if is_async:
+            # One thread more than cores, which copies while the other threads compute.
+            threads += 1
         jax_device_of: dict[Device, Any] = {}
         if self._on_gpus:
             for device in self.devices:

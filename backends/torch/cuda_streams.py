@@ -67,8 +67,11 @@ class CudaStreamsTorch(TorchBackend):
         self._issue_step = graphs.issue_step if replays_steps else None
 
         def new_queues() -> PerDevice[Calls]:
+            """Return a new stream for each GPU; HOST and the CPU devices have calls on the host."""
             host_calls = HostCalls(self._torch)
-            queues: PerDevice[Calls] = PerDevice(dict.fromkeys((*on_cpus, HOST), host_calls))
+            queues: PerDevice[Calls] = PerDevice()
+            for device in (*on_cpus, HOST):
+                queues[device] = host_calls
             for device in on_gpus:
                 queues[device] = CudaStream(self._torch, device)
             return queues

@@ -17,8 +17,9 @@ from backends import Backend, BackendError
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """An event that work waits for; it is set after a while, so that a test that would wait for
-    ever fails.
+    """An event that work waits for.
+
+    It is set after a while, so that a test that would wait for ever fails.
     """
     event = threading.Event()
     timer = threading.Timer(20, event.set)
@@ -32,13 +33,14 @@ def gate() -> Iterator[threading.Event]:
 def made_up_torch(
     monkeypatch: pytest.MonkeyPatch, require: Callable[[str], None]
 ) -> Callable[..., Any]:
-    """Return a function that gives PyTorch some synthetic GPUs until the test ends, and returns
-    what is loaded then.
+    """Return a function that gives PyTorch some synthetic GPUs until the test ends.
+
+    The function returns the synthetic `torch`.
     """
     require("torch")
     from tests.backends.torch.cuda.made_up_cuda import MadeUpTorch
 
-    # So that what a test leaves there is taken back.
+    # The variable is set first, so that the value that a test leaves there is taken back.
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
     monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")
 
@@ -56,8 +58,9 @@ def made_up_torch(
 def on_made_up_gpus(
     made_up_torch: Callable[..., Any], engine: str
 ) -> Callable[..., tuple[Backend, Any]]:
-    """Return a function that loads PyTorch for synthetic GPUs of given names, and returns their
-    CUDA as well.
+    """Return a function that loads PyTorch for synthetic GPUs of given names.
+
+    The function returns the backend and the synthetic `torch.cuda`.
     """
 
     def load(names: str, seed: int = 0, variants: tuple[str, ...] = ()) -> tuple[Backend, Any]:
@@ -70,8 +73,9 @@ def on_made_up_gpus(
 
 @pytest.fixture
 def on_gpus(engine: str) -> Callable[..., Backend]:
-    """Load a framework for devices, by name or number, with variants; skip if there is no such GPU
-    or variant.
+    """Return a function that loads a framework for devices, by name or number, with variants.
+
+    It skips the test if there is no such GPU or variant.
     """
 
     def load(framework: str, devices: str | int, *variants: str) -> Backend:
@@ -87,8 +91,9 @@ def on_gpus(engine: str) -> Callable[..., Backend]:
 
 
 def compile_library(library: Path, source: str, needed: Sequence[Path] = ()) -> None:
-    """Compile C to a library whose soname is its file's name, and which needs others; skip without
-    a compiler.
+    """Compile C to a library whose soname is its file's name, and which needs other libraries.
+
+    The test is skipped without a compiler.
     """
     compiler = shutil.which("cc")
     if compiler is None:
@@ -107,7 +112,7 @@ def compile_library(library: Path, source: str, needed: Sequence[Path] = ()) -> 
         "-x",
         "none",
     ]
-    # Those that the needed ones need are nobody's business before all are loaded.
+    # The linker does not look for libraries that the needed ones need: they are loaded later.
     command += ["-Wl,--no-as-needed,--allow-shlib-undefined", *needed]
     subprocess.run(command, input=source, text=True, check=True)
 

@@ -19,18 +19,19 @@ Verb = Callable[..., Any]
 
 
 def load(devices: int, **defects: Verb) -> Backend:
-    """Load NumPy's backend with defects, by the name of the verb: a worker's process can import
-    them.
+    """Load NumPy's backend with a defect in the place of each verb that is named.
+
+    A worker's process can import this function.
     """
     backend = backends.load("numpy", devices, threads_per_device=1)
-    vars(backend).update(
-        {name: partial(defect, getattr(backend, name)) for name, defect in defects.items()}
-    )
+    for verb, defect in defects.items():
+        sound_verb = getattr(backend, verb)
+        setattr(backend, verb, partial(defect, sound_verb))
     return backend
 
 
 def lose_failures(_: Verb, fn: Verb, *args: Array) -> Array:
-    """Go on with the first argument in the place of what failed."""
+    """Return the first argument in the place of a result whose computation failed."""
     try:
         return fn(*args)
     except Exception:
@@ -48,16 +49,14 @@ def count_twice(sum_up: Verb, xs: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def copy_nothing(copy: Verb, x: Array, device: Device, out: Array | None = None) -> Array:
-    """Return what was to be copied."""
+    """Return the value itself in the place of a copy in new memory."""
     return x if out is None else copy(x, device, out)
 
 
 def write_over_what_is_read(
     copy: Verb, x: Array, device: Device, out: Array | None = None
 ) -> Array:
-    """Write a copy array by array, though a later one may be read from the memory of an earlier
-    one.
-    """
+    """Copy array by array, though a later array may be read from memory that is written before."""
     if out is None:
         return copy(x, device)
     tree_map(np.copyto, out, x)
@@ -66,22 +65,26 @@ def write_over_what_is_read(
 
 def divide_from_the_end(_: Verb, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
     """Give the extra rows to the last devices."""
-    lengths = [
-        len(x) // len(devices) + (place < len(x) % len(devices)) for place in range(len(devices))
-    ]
-    return tuple(map(np.copy, np.split(x, np.cumsum(lengths[::-1])[:-1])))
+    fewest_rows, extra_rows = divmod(len(x), len(devices))
+    lengths = [fewest_rows] * (len(devices) - extra_rows) + [fewest_rows + 1] * extra_rows
+    ends = np.cumsum(lengths)
+    return tuple(np.copy(shard) for shard in np.split(x, ends[:-1]))
 
 
 def hang(sum_up: Verb, xs: Sequence[Array]) -> Any:
-    """Wait for ever in a sum of three."""
-    return threading.Event().wait() if len(xs) == 3 else sum_up(xs)
+    """Wait for ever in a sum of three values."""
+    if len(xs) == 3:
+        threading.Event().wait()
+    return sum_up(xs)
 
 
 def crash(sum_up: Verb, xs: Sequence[Array]) -> Any:
-    """End the process in a sum of three."""
-    return os.kill(os.getpid(), signal.SIGSEGV) if len(xs) == 3 else sum_up(xs)
+    """End the process in a sum of three values."""
+    if len(xs) == 3:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return sum_up(xs)
 
 
 def end_the_process(devices: int) -> Backend:  # noqa: ARG001
-    """End as a framework may whose import fails."""
+    """End the process, as a framework may whose import fails."""
     os._exit(3)

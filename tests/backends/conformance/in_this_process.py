@@ -7,7 +7,7 @@ from backends.conformance.running import Event, run
 
 
 def fault_in(program: Program, backend: Backend) -> Finding | None:
-    """Return the first thing in a program that is not as the protocol says."""
+    """Return the first fault of a backend in a program; None if there is none."""
     events: list[Event] = []
     run(program, backend, events.append)
     return judge(program, backend.engine, events)

@@ -21,7 +21,7 @@ GIBIBYTE = 2**30
 
 
 def never_return(devices: int) -> Backend:  # noqa: ARG001
-    """Do the work of a thread where the thread should be started."""
+    """Work for ever, as an author does who forgets to start a thread for it."""
     while True:
         threading.Event().wait(1)
 
@@ -37,19 +37,20 @@ def exit_while_loading(devices: int) -> Backend:  # noqa: ARG001
 
 
 def answer_while_loading(devices: int) -> Backend:
-    """Send what an honest process sends when it is done, to whoever listens."""
+    """Send the messages of a process that is done, before the backend is loaded."""
     _write_everywhere(b'["", "value", 1]\n["", "ends", null]\n')
     return load(devices)
 
 
-def do(loaded: Loaded, answer: Answer, what: str) -> None:
-    """Misbehave in some way, and answer whether the backend is loaded."""
-    globals()[what]()
+def do(loaded: Loaded, answer: Answer, name: str) -> None:
+    """Call the function of this module with a name, and answer with the name of the backend."""
+    misbehave = globals()[name]
+    misbehave()
     answer(loaded.on(1).name)
 
 
 def nothing() -> None:
-    """Behave."""
+    """Behave well."""
 
 
 def hang() -> None:
@@ -117,13 +118,15 @@ def share_a_file_in_memory() -> None:
 
 
 def _write_everywhere(content: bytes) -> None:
-    """Write to all pipes but the standard streams, and but the one that multiprocessing has for its
-    bookkeeping.
+    """Write to all pipes of this process, but for its standard streams.
+
+    The pipe that multiprocessing has for its bookkeeping is left out, too.
     """
+    left_out = (1, 2, resource_tracker.getfd())
     for path in Path("/proc/self/fd").iterdir():
         descriptor = int(path.name)
-        if descriptor in (1, 2, resource_tracker.getfd()) or not path.is_fifo():
+        if descriptor in left_out or not path.is_fifo():
             continue
-        # Some are pipes to read from.
+        # A pipe may be one to read from.
         with suppress(OSError):
             os.write(descriptor, content)

@@ -62,12 +62,12 @@ def test_a_program_is_python_that_runs_by_itself(program: Program) -> None:
 def test_what_depends_on_a_statement_that_is_left_out_goes_too(
     program: Program, data: st.DataObject
 ) -> None:
-    places = data.draw(st.sets(st.integers(0, len(program.statements) - 1)))
-    shorter = program.without(places)
+    positions = data.draw(st.sets(st.integers(0, len(program.statements) - 1)))
+    shorter = program.without(positions)
     namespace = reference_namespace(program.devices)
     for statement in shorter.statements:
         exec(statement.for_reference, namespace)
-    assert len(shorter.statements) <= len(program.statements) - len(places)
+    assert len(shorter.statements) <= len(program.statements) - len(positions)
 
 
 def test_the_same_random_numbers_give_the_same_program() -> None:
@@ -76,12 +76,15 @@ def test_the_same_random_numbers_give_the_same_program() -> None:
 
 
 def test_every_verb_and_every_op_is_drawn() -> None:
-    text = "\n".join(
-        statement.source for n in range(150) for statement in draw_program(Random(n)).statements
-    )
-    assert [verb for verb in VERBS if f"backend.{verb}(" not in text] == []
+    sources: list[str] = []
+    for seed in range(150):
+        sources += [statement.source for statement in draw_program(Random(seed)).statements]
+    text = "\n".join(sources)
+    missing_verbs = [verb for verb in VERBS if f"backend.{verb}(" not in text]
     ops = [name for name, op in vars(Ops).items() if isfunction(op) and not name.startswith("_")]
-    assert [op for op in ops if f"ops.{op}" not in text] == []
+    missing_ops = [op for op in ops if f"ops.{op}" not in text]
+    assert missing_verbs == []
+    assert missing_ops == []
     assert len(ops) > 15
 
 
@@ -94,14 +97,20 @@ def as_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def found_of(load: Callable[[int], Backend], kind: str) -> tuple[Found, str]:
     """Return the first finding of a kind, with the source of the statement that shows it."""
     found = next(found for found in search(load, LIMITS) if kind in found.finding.what)
-    place = found.finding.position
-    return found, "" if place is None else found.program.statements[place].source
+    position = found.finding.position
+    if position is None:
+        return found, ""
+    return found, found.program.statements[position].source
 
 
 def test_numpy_equals_itself_until_a_limit_is_reached() -> None:
-    told: list[int] = []
-    assert not list(search(load, Limits(programs=40), lambda done, _: told.append(done)))
-    assert told == list(range(41))
+    programs_done: list[int] = []
+
+    def on_program(done: int, _: float) -> None:
+        programs_done.append(done)
+
+    assert list(search(load, Limits(programs=40), on_program)) == []
+    assert programs_done == list(range(41))
     assert list(search(load, Limits(seconds=0.1))) == []
 
 
@@ -114,35 +123,41 @@ def test_numpy_equals_itself_until_a_limit_is_reached() -> None:
     ],
 )
 def test_wrong_numbers_are_found_and_printed_as_a_short_program(verb: str, defect: Verb) -> None:
-    """What is printed shows it, as it would to a person who pastes it into a file."""
-    broken = partial(load, **{verb: defect})
-    found, source = found_of(broken, "gives wrong numbers")
+    """The printed program shows the defect to a person who pastes it into a file and runs it."""
+    load_broken = partial(load, **{verb: defect})
+    found, source = found_of(load_broken, "gives wrong numbers")
     assert len(found.program.statements) <= 15
     text = found.text("make({})")
     assert f"  # {found.finding.what}\n" in text
-    values = []
-    for make in (broken, load):
-        exec(text, names := {"make": make})
-        values.append(str(names[source.partition(" = ")[0].rstrip(",")]))
-    assert values[0] != values[1]
+    names, _, _ = source.partition(" = ")
+    name_of_result = names.rstrip(",")
+
+    def result_of(make: Callable[[int], Backend]) -> str:
+        namespace: dict[str, Any] = {"make": make}
+        exec(text, namespace)
+        return str(namespace[name_of_result])
+
+    assert result_of(load_broken) != result_of(load)
 
 
 def test_what_writes_over_what_it_reads_is_found() -> None:
-    # NumPy may refuse what is printed here: a copy to memory from which another one is read.
-    found, source = found_of(
-        partial(load, copy_to=defects.write_over_what_is_read), "gives wrong numbers"
-    )
+    # The printed program is not run: without the defect NumPy may refuse a copy to memory from
+    # which another one is read.
+    load_broken = partial(load, copy_to=defects.write_over_what_is_read)
+    found, source = found_of(load_broken, "gives wrong numbers")
     assert len(found.program.statements) <= 15
     assert "out=" in source
 
 
 @pytest.mark.parametrize(("error", "is_found"), [(1e-3, True), (1e-6, False)])
 def test_numbers_are_compared_with_a_tolerance(error: float, is_found: bool) -> None:
-    off = load(1, to_numpy=lambda read, x: read(x) * np.float32(1 + error))
-    read = "r = backend.to_numpy(backend.asarray(np.ones(3, np.float32), devices[0]))"
-    assert (
-        fault_in(Program(1, (Statement(read, ("r",), waits=True),)), off) is not None
-    ) == is_found
+    def read_with_error(read: Verb, x: Any) -> Any:
+        return read(x) * np.float32(1 + error)
+
+    source = "r = backend.to_numpy(backend.asarray(np.ones(3, np.float32), devices[0]))"
+    program = Program(1, (Statement(source, ("r",), waits=True),))
+    fault = fault_in(program, load(1, to_numpy=read_with_error))
+    assert (fault is not None) == is_found
 
 
 @given(programs, st.data())
@@ -154,10 +169,11 @@ def test_what_a_backend_says_about_a_program_must_be_complete(
     run(program, backend, events.append)
     assert judge(program, backend.engine, events) is None
     left_out = data.draw(st.integers(0, len(events) - 1))
-    fewer = [event for number, event in enumerate(events) if number != left_out]
-    assert judge(program, backend.engine, fewer) is not None
-    # A program that hangs says no more than this.
-    assert judge(program, backend.engine, events[:left_out], is_over=False) is None
+    without_one_event = events[:left_out] + events[left_out + 1 :]
+    assert judge(program, backend.engine, without_one_event) is not None
+    # Of a program that hangs there are only the events before the hang.
+    first_events = events[:left_out]
+    assert judge(program, backend.engine, first_events, is_over=False) is None
 
 
 def test_a_failure_that_is_lost_is_found() -> None:
@@ -183,14 +199,13 @@ def test_a_hang_and_a_crash_are_found_with_each_thread_s_stack(sum_up: Verb, wha
 @pytest.mark.usefixtures("as_drawn")
 def test_each_kind_is_reported_once() -> None:
     limits = Limits(seed=1, programs=60, devices=2)
-    kinds = [
-        found.finding.kind for found in search(partial(load, allreduce=defects.count_twice), limits)
-    ]
+    load_broken = partial(load, allreduce=defects.count_twice)
+    kinds = [found.finding.kind for found in search(load_broken, limits)]
     assert kinds == ["gives wrong numbers"]
 
 
 class TestSound(Conformance):
-    """What an author of a backend writes."""
+    """A class as the author of a backend writes it."""
 
     limits = Limits(programs=10)
     load = staticmethod(load)
@@ -220,10 +235,12 @@ def test_each_backend_that_is_named_is_a_test_and_no_other(tmp_path: Path) -> No
         "load = lambda devices, *_: defects.load(devices, copy_to=defects.copy_nothing)\n"
     )
     plug_in(tmp_path, "author", "mine = mine:load")
-    named = ("--conformance", "numpy:sync", "--conformance", "mine", "--conformance-programs", "40")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "backends.conformance.plugin", *named]
+    options = ("--conformance", "numpy:sync", "--conformance", "mine")
+    limits = ("--conformance-programs", "40")
+    pytest_command = [sys.executable, "-m", "pytest", "-q", "-p", "backends.conformance.plugin"]
+    command = [*pytest_command, *options, *limits]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
-    done = subprocess.run(
+    completed = subprocess.run(
         command,
         cwd=tmp_path,
         env=environment,
@@ -232,8 +249,8 @@ def test_each_backend_that_is_named_is_a_test_and_no_other(tmp_path: Path) -> No
         timeout=300,
         check=False,
     )
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "1 failed, 1 passed" in done.stdout
-    assert "conformance[mine]" in done.stdout
-    assert "load('mine', " in done.stdout
-    assert "Traceback" not in done.stdout
+    assert completed.returncode == 1, completed.stdout + completed.stderr
+    assert "1 failed, 1 passed" in completed.stdout
+    assert "conformance[mine]" in completed.stdout
+    assert "load('mine', " in completed.stdout
+    assert "Traceback" not in completed.stdout

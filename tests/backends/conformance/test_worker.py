@@ -29,11 +29,13 @@ SECONDS = 20.0
 
 @contextmanager
 def started(load: Callable[[int], Backend] = load, **limits: Any) -> Iterator[Worker]:
+    """Start a worker, and close it at the end of a `with` block."""
     with closing(Worker(Task(load, misbehaviour.do, **limits))) as worker:
         yield worker
 
 
 def answers(worker: Worker, what: str, seconds: float = SECONDS) -> list[Any]:
+    """Return all answers of a call that misbehaves in some way."""
     return list(worker.call(what, seconds=seconds))
 
 

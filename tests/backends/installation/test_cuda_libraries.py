@@ -78,20 +78,23 @@ Load = Callable[..., str]
 
 @pytest.fixture
 def load(run_python: RunPython, driver: Path, site: Path) -> Load:
-    """Load what is in `site` in a fresh process whose system's loader knows some directories;
-    return what was said.
+    """Return a function that loads the libraries in `site` in a fresh process.
+
+    It returns the text that the process prints. The system's loader knows the directories that are
+    given, by default that of the driver.
     """
 
     def loaded(*directories: Path, what: str = LIBRARIES, then: str = "print('loaded')") -> str:
-        known = ":".join(map(str, directories or (driver,)))
-        return run_python(
-            LOAD.format(site=str(site), what=what, then=then), LD_LIBRARY_PATH=known
-        ).stdout.strip()
+        library_path = ":".join(map(str, directories or (driver,)))
+        code = LOAD.format(site=str(site), what=what, then=then)
+        completed = run_python(code, LD_LIBRARY_PATH=library_path)
+        return completed.stdout.strip()
 
     return loaded
 
 
 def uninstall(site: Path, name: str) -> None:
+    """Remove a wheel's libraries and its metadata."""
     shutil.rmtree(site / "nvidia" / name)
     (metadata,) = site.glob(f"{name.replace('-', '_')}-*.dist-info")
     shutil.rmtree(metadata)
@@ -100,14 +103,12 @@ def uninstall(site: Path, name: str) -> None:
 def test_every_library_comes_out_of_its_wheel_and_mxnet_can_be_imported(
     load: Load, run_python: RunPython, site: Path
 ) -> None:
-    done = run_python("import mxnet", check=False, PYTHONPATH=str(site))
-    assert "cannot open shared object file" in done.stderr
-    mapped = load(then="import mxnet; print(open('/proc/self/maps').read())")
-    assert [
-        soname
-        for soname in SONAMES
-        if f"{site}/nvidia" not in mapped or f"/lib/{soname}\n" not in mapped
-    ] == []
+    completed = run_python("import mxnet", check=False, PYTHONPATH=str(site))
+    assert "cannot open shared object file" in completed.stderr
+    mapped_files = load(then="import mxnet; print(open('/proc/self/maps').read())")
+    assert f"{site}/nvidia" in mapped_files
+    missing = [soname for soname in SONAMES if f"/lib/{soname}\n" not in mapped_files]
+    assert missing == []
 
 
 def test_nothing_is_asked_of_an_environment_without_the_cuda_build(
@@ -115,24 +116,23 @@ def test_nothing_is_asked_of_an_environment_without_the_cuda_build(
 ) -> None:
     shutil.rmtree(site / "mxnet_cu112-1.9.1.dist-info")
     install(site, "mxnet", "1.9.1")
-    assert load(tmp_path, then="print('nvidia' in open('/proc/self/maps').read())") == "False"
+    printed = load(tmp_path, then="print('nvidia' in open('/proc/self/maps').read())")
+    assert printed == "False"
 
 
 def test_the_driver_is_said_before_mxnet_is_imported(load: Load, tmp_path: Path) -> None:
     # This machine's own driver has another name.
-    library, renamed = (
-        "libcuda_of_nobody.so.1",
-        "backends.mxnet.installation.DRIVER = 'libcuda_of_nobody.so.1'; ",
-    )
+    library = "libcuda_of_nobody.so.1"
+    rename = f"backends.mxnet.installation.DRIVER = {library!r}; "
     for what in (LIBRARIES, "backends.mxnet.loading.load(1, 'cpu', 'sync', 1)"):
-        said = load(tmp_path, what=renamed + what)
-        assert said.startswith(
+        message = load(tmp_path, what=rename + what)
+        assert message.startswith(
             f"the NVIDIA driver is not installed ({library}: not found), and mxnet-cu112 needs it"
         )
-        assert said.endswith(CPU_ENVIRONMENT)
+        assert message.endswith(CPU_ENVIRONMENT)
     (tmp_path / library).write_bytes(bytes(1000))
-    said = load(tmp_path, what=renamed + LIBRARIES)
-    assert "invalid ELF header), and mxnet-cu112 needs it: install the driver" in said
+    message = load(tmp_path, what=rename + LIBRARIES)
+    assert "invalid ELF header), and mxnet-cu112 needs it: install the driver" in message
 
 
 # A wheel with two libraries that others need, and several wheels; of other CUDAs, these libraries
@@ -143,11 +143,12 @@ def test_missing_wheels_are_said_at_once_with_their_libraries_and_the_command(
 ) -> None:
     for wheel in missing:
         uninstall(site, wheel.name)
-    # Those alone that are missing, though others need them.
-    needed = ", ".join(
-        f"{soname} ({wheel.requirement})" for wheel in missing for soname in wheel.sonames
-    )
-    assert load() == f"mxnet-cu112 needs {needed}: {install_command('mxnet-cu112')}"
+    # Only the missing libraries are named, though libraries that are there need them.
+    needed = []
+    for wheel in missing:
+        needed += [f"{soname} ({wheel.requirement})" for soname in wheel.sonames]
+    command = install_command("mxnet-cu112")
+    assert load() == f"mxnet-cu112 needs {', '.join(needed)}: {command}"
 
 
 def test_cudnn_9_is_none_that_can_be_used(load: Load, site: Path) -> None:

@@ -60,19 +60,20 @@ def test_all_ranks_get_the_same_message() -> None:
             agree(group, {"batch_size": 128 if group.rank == 1 else 256, "seed": 0})
         return str(raised.value)
 
-    said = (
+    message = (
         "the ranks disagree on batch_size (256 on ranks 0, 2; 128 on rank 1): start all of them "
         "alike"
     )
-    assert together(3, program) == [said] * 3
+    assert together(3, program) == [message, message, message]
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 2)), min_size=1, max_size=4))
-def test_differences_are_named_if_there_are_any(said: list[dict[str, int]]) -> None:
-    message = differences(said)
+def test_differences_are_named_if_there_are_any(statements: list[dict[str, int]]) -> None:
+    message = differences(statements)
     for name in "abc":
-        values = {one.get(name) for one in said}
-        assert (f"{name} (" in message) == (len(values) > 1)
+        values = {statement.get(name) for statement in statements}
+        is_named = f"{name} (" in message
+        assert is_named == (len(values) > 1)
 
 
 SUMMED = {
@@ -84,20 +85,26 @@ SUMMED = {
 
 @given(st.lists(st.sampled_from(sorted(SUMMED)), min_size=1, max_size=4))
 def test_all_ranks_notice_a_first_exchange_of_different_shapes(shapes: list[str]) -> None:
-    def program(group: Group, number: int) -> bool:
+    def program(group: Group, number: int) -> str:
+        arrays = [SUMMED[shapes[group.rank]]]
         try:
-            agree_on_exchange(
-                group.sum_on_host, group.rank, group.hosts, number, [SUMMED[shapes[group.rank]]]
-            )
+            agree_on_exchange(group.sum_on_host, group.rank, group.hosts, number, arrays)
         except DisagreementError as error:
-            return all(one in str(error) for one in shapes)
-        return len(set(shapes)) == 1 or number > COMPARED_EXCHANGES
+            return str(error)
+        return "no difference"
 
+    are_different = len(set(shapes)) > 1
     for number in (1, COMPARED_EXCHANGES, COMPARED_EXCHANGES + 1):
-        assert all(together(len(shapes), partial(program, number=number)))
+        is_compared = number <= COMPARED_EXCHANGES
+        for message in together(len(shapes), partial(program, number=number)):
+            if are_different and is_compared:
+                assert all(shape in message for shape in shapes)
+            else:
+                assert message == "no difference"
 
 
 def grouped(group: Group, counts: tuple[int, ...]) -> GroupedBackend:
+    """Return a rank's backend in a group whose ranks have these numbers of devices."""
     local = backends.load("numpy", counts[group.rank], threads_per_device=1)
     return GroupedBackend(local, group, counts, lambda _: None)
 
@@ -115,42 +122,54 @@ def test_the_shards_of_all_ranks_are_those_of_as_many_devices(
         backend = grouped(group, counts)
         return [backend.to_numpy(shard) for shard in backend.split_and_load(x, backend.devices)]
 
-    shards = [shard for own in together(len(counts), program) for shard in own]
-    alone = backends.load("numpy", sum(counts), threads_per_device=1)
-    expected = [alone.to_numpy(shard) for shard in alone.split_and_load(x, alone.devices)]
-    assert [list(shard) for shard in shards] == [list(shard) for shard in expected]
+    shards: list[np.ndarray] = []
+    for shards_of_rank in together(len(counts), program):
+        shards += shards_of_rank
+    one_process = backends.load("numpy", sum(counts), threads_per_device=1)
+    expected = [
+        one_process.to_numpy(shard) for shard in one_process.split_and_load(x, one_process.devices)
+    ]
+    assert [shard.tolist() for shard in shards] == [shard.tolist() for shard in expected]
 
 
 @given(COUNTS)
 def test_every_device_of_every_rank_gets_the_sum_of_all(counts: tuple[int, ...]) -> None:
     def program(group: Group) -> list[np.ndarray]:
         backend = grouped(group, counts)
-        first = sum(counts[: group.rank])
-        own = [
-            full(backend, 10.0 ** (first + place), 3, device=place)
-            for place in range(len(backend.devices))
+        devices_before = sum(counts[: group.rank])
+        # Each device of the job has another power of ten.
+        terms = [
+            full(backend, 10.0 ** (devices_before + device), 3, device=device)
+            for device in range(len(backend.devices))
         ]
-        return [backend.to_numpy(total) for total in backend.allreduce(own)]
+        return [backend.to_numpy(total) for total in backend.allreduce(terms)]
 
+    expected_sum = sum(10.0**device for device in range(sum(counts)))
     for sums in together(len(counts), program):
         for total in sums:
-            np.testing.assert_allclose(
-                total, np.full(3, sum(10.0**power for power in range(sum(counts))))
-            )
+            np.testing.assert_allclose(total, np.full(3, expected_sum))
 
 
-@pytest.mark.parametrize("places", [(2, 0), (1,), (1, 2, 0)])
-def test_sums_go_to_the_devices_of_their_values(backend: Backend, places: tuple[int, ...]) -> None:
-    """Whatever their order; what is summed between processes lies on the first device."""
-    summed: list[Array] = []
-    group: Any = SimpleNamespace(sum=lambda x: summed.append(x) or x)
-    xs = [(full(backend, place, 2, device=place),) for place in places]
-    totals = GroupedBackend(backend, group, (3,), lambda _: None).allreduce(xs)
+@pytest.mark.parametrize("devices", [(2, 0), (1,), (1, 2, 0)])
+def test_sums_go_to_the_devices_of_their_values(backend: Backend, devices: tuple[int, ...]) -> None:
+    """The value that is summed between processes lies on the first device."""
+    summed_by_group: list[Array] = []
+
+    def sum_between_processes(x: Array) -> Array:
+        summed_by_group.append(x)
+        return x
+
+    group: Any = SimpleNamespace(sum=sum_between_processes)
+    terms = [(full(backend, device, 2, device=device),) for device in devices]
+
+    totals = GroupedBackend(backend, group, (3,), lambda _: None).allreduce(terms)
+
     for total in totals:
-        np.testing.assert_array_equal(backend.to_numpy(total)[0], np.full(2, sum(places)))
+        np.testing.assert_array_equal(backend.to_numpy(total)[0], np.full(2, sum(devices)))
     if arrays_know_devices(backend):
-        found = [backend.device_of(value[0]) for value in (*summed, *totals)]  # type: ignore[attr-defined]
-        assert found == [backend.devices[place] for place in (0, *places)]
+        values = (*summed_by_group, *totals)
+        found = [backend.device_of(value[0]) for value in values]  # type: ignore[attr-defined]
+        assert found == [backend.devices[device] for device in (0, *devices)]
 
 
 def test_what_it_does_not_define_is_the_inner_backend_s_own_without_a_call_in_between() -> None:

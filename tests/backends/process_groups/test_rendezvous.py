@@ -14,7 +14,8 @@ from backends.process_groups.rendezvous import TIMEOUT, Rendezvous, rendezvous
 
 
 def variables(text: str) -> dict[str, str]:
-    return dict(one.split("=") for one in text.split())
+    """Return environment variables from a text of NAME=value pairs."""
+    return dict(assignment.split("=") for assignment in text.split())
 
 
 ADDRESS = "MASTER_ADDR=10.0.0.1 MASTER_PORT=29500"
@@ -55,7 +56,8 @@ def test_the_variables_of_each_launcher_are_read(
 
 
 REFUSED: list[tuple[Mapping[str, str], str, str | None, str]] = [
-    # What cannot be; None is left out.
+    # Environments with a variable of another value, or without the variable if that is None, and
+    # the message that names it.
     *((TORCHRUN, "RANK", value, "RANK") for value in ("4", "-1", "²", None)),
     *((TORCHRUN, "WORLD_SIZE", value, "WORLD_SIZE") for value in ("", "0", None)),
     *((TORCHRUN, "MASTER_ADDR", value, "MASTER_ADDR") for value in ("", None)),
@@ -76,15 +78,17 @@ REFUSED: list[tuple[Mapping[str, str], str, str | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("environment", "name", "value", "named"), REFUSED)
+@pytest.mark.parametrize(("environment", "name", "value", "message"), REFUSED)
 def test_half_a_job_and_what_cannot_be_are_refused_by_name(
-    environment: dict[str, str], name: str, value: str | None, named: str
+    environment: dict[str, str], name: str, value: str | None, message: str
 ) -> None:
-    changed = {
-        other: text for other, text in {**environment, name: value}.items() if text is not None
-    }
-    with pytest.raises(BackendError, match=named):
-        rendezvous(changed)
+    changed_environment = dict(environment)
+    if value is None:
+        del changed_environment[name]
+    else:
+        changed_environment[name] = value
+    with pytest.raises(BackendError, match=message):
+        rendezvous(changed_environment)
 
 
 @given(st.dictionaries(st.sampled_from([*TORCHRUN, *PS_LITE]), st.text(max_size=6), max_size=10))

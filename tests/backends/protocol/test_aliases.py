@@ -16,6 +16,7 @@ from tests.backends.protocol.arrays import Load, full, products
 
 
 def halves(backend: Backend, x: Array) -> Array:
+    """Launch a function that splits an array of four into two views."""
     return backend.launch(lambda y: backend.ops.split(y, (2, 2)), x)
 
 
@@ -33,16 +34,19 @@ NAMES: dict[str, Callable[[Backend, Array], Array]] = {
 
 
 def keep_busy(backend: Backend) -> Array:
-    """Occupy the first device, and what copies from it to the third one; return what it
-    computes.
+    """Occupy the first device, and the queue that copies from it to the third one.
+
+    Return the last product.
     """
-    made = products(backend, full(backend, 1 / 300, 300, 300))
-    backend.copy_to(made, backend.devices[2])
-    return made
+    product = products(backend, full(backend, 1 / 300, 300, 300))
+    backend.copy_to(product, backend.devices[2])
+    return product
 
 
 def values_of(backend: Backend, x: Array) -> set[float]:
-    return set(np.concatenate([*map(np.ravel, tree_leaves(backend.to_numpy(x)))]))
+    """Return the different numbers in a value."""
+    arrays = tree_leaves(backend.to_numpy(x))
+    return set(np.concatenate([array.ravel() for array in arrays]))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -50,22 +54,31 @@ def values_of(backend: Backend, x: Array) -> set[float]:
 def test_who_reads_by_any_name_reads_what_was_there_before(
     backend: Backend, name: str, how: str
 ) -> None:
-    x, other, ops = full(backend, 5, 4), full(backend, 7, 4, device=1), backend.ops
-    named = NAMES[name](backend, x)
-    late = backend.launch(lambda y: ops.multiply(ops.total(y), 0.0), keep_busy(backend))
+    ops = backend.ops
+    fives, sevens = full(backend, 5, 4), full(backend, 7, 4, device=1)
+    fives_by_name = NAMES[name](backend, fives)
+    late_zero = backend.launch(lambda y: ops.multiply(ops.total(y), 0.0), keep_busy(backend))
 
     def read(y: Array, zero: Array) -> Array:
-        return ops.add(ops.concatenate(y) if isinstance(y, tuple) else y, zero)
+        array = ops.concatenate(y) if isinstance(y, tuple) else y
+        return ops.add(array, zero)
 
-    readers = [backend.copy_to(named, backend.devices[2]), backend.launch(read, named, late)]
+    copied = backend.copy_to(fives_by_name, backend.devices[2])
+    read_late = backend.launch(read, fives_by_name, late_zero)
     if how == "out":
-        expected, after = 7, backend.copy_to(other, backend.devices[0], out=x)
+        expected = 7
+        after = backend.copy_to(sevens, backend.devices[0], out=fives)
     elif how == "allreduce":
-        expected, after = 12, backend.allreduce([x, other])[0]
+        expected = 12
+        after, _ = backend.allreduce([fives, sevens])
     else:
-        expected, after = 4, backend.launch(ops.sgd, (x,), (full(backend, 1, 4),), 1.0)[0]
+        expected = 4
+        gradients = (full(backend, 1, 4),)
+        after = backend.launch(ops.sgd, (fives,), gradients, 1.0)[0]
+
     assert values_of(backend, after) == {expected}
-    assert [values_of(backend, reader) for reader in readers] == [{5}, {5}]
+    assert values_of(backend, copied) == {5}
+    assert values_of(backend, read_late) == {5}
 
 
 @pytest.mark.parametrize("name", ["a part", "a part, counted from the end", "a part, flattened"])
@@ -90,23 +103,37 @@ def test_parts_that_were_not_consumed_stay(backend: Backend) -> None:
     assert values_of(backend, backend.launch(backend.ops.add, parts[0], parts[-1])) == {10}
 
 
-LAST_PLACE = 4
-"""Parts of one array begin at places from 0 to this one, and are up to three places long."""
-Places = Sequence[int]
+LAST_START = 4
+"""Parts of one array begin at elements from 0 to this one, and are up to three elements long.
+
+Longer parts begin at multiples of a third of their length.
+"""
+Starts = Sequence[int]
 
 
 def part(backend: Backend, whole: Array, start: int, length: int) -> Array:
-    lengths = (start, length, whole_length(length) - start - length)
+    """Launch a function that returns a view of a part of an array."""
+    length_behind = whole_length(length) - start - length
+    lengths = (start, length, length_behind)
     return backend.launch(lambda x: backend.ops.split(x, lengths), whole)[1]
 
 
 def whole_length(length: int) -> int:
-    return LAST_PLACE * (length // 3 or 1) + length
+    """Return the length of an array of which parts of this length are views."""
+    return LAST_START * unit_of_starts(length) + length
+
+
+def unit_of_starts(length: int) -> int:
+    """Return the distance of two starts of parts of this length: a third of it, or one element."""
+    return max(1, length // 3)
 
 
 def sum_with_ones(backend: Backend, targets: Array, sources: Array) -> Array:
-    ones = backend.asarray(tuple(map(np.ones_like, backend.to_numpy(sources))), backend.devices[1])
-    return backend.allreduce([ones, targets])[1]
+    """Sum a tuple of arrays with ones on the other device, and return the sum on the first."""
+    ones = tuple(np.ones_like(source) for source in backend.to_numpy(sources))
+    loaded_ones = backend.asarray(ones, backend.devices[1])
+    _, total = backend.allreduce([loaded_ones, targets])
+    return total
 
 
 CONSUMING: dict[str, tuple[Callable[..., Array], Callable[..., np.ndarray]]] = {
@@ -126,17 +153,22 @@ CONSUMING: dict[str, tuple[Callable[..., Array], Callable[..., np.ndarray]]] = {
         lambda x, y: x - y / 2,
     ),
 }
-"""What each does with tuples of targets and sources, and what it gives for one of each."""
+"""Calls that consume a tuple of targets, with a tuple of sources.
+
+Beside each stands the result in NumPy for one target and its source.
+"""
 
 
-def overlapping(how: str, targets: Places, sources: Places, length: int) -> bool:
-    """Return whether parts that begin at these places overlap in a way that the protocol
-    forbids.
-    """
-    consumed = [*targets, *(sources if how == "sgd_while_finite" else ())]
-    read = sources if how in ("copy_to", "sgd") else ()
-    pairs = [*combinations(consumed, 2), *product(targets, read)]
-    return any(abs(one - other) < length for one, other in pairs)
+def overlapping(how: str, targets: Starts, sources: Starts, length: int) -> bool:
+    """Return whether parts with these starts overlap in a way that the protocol forbids."""
+    consumed = list(targets)
+    only_read: Starts = ()
+    if how == "sgd_while_finite":
+        consumed += sources
+    elif how in ("copy_to", "sgd"):
+        only_read = sources
+    pairs = [*combinations(consumed, 2), *product(targets, only_read)]
+    return any(abs(start - other_start) < length for start, other_start in pairs)
 
 
 @example([(0, 1)], 3, False)
@@ -146,42 +178,49 @@ def overlapping(how: str, targets: Places, sources: Places, length: int) -> bool
 @example([(0, 0), (4, 4)], 3, False)
 @given(
     st.lists(
-        st.tuples(st.integers(0, LAST_PLACE), st.integers(0, LAST_PLACE)), min_size=1, max_size=3
+        st.tuples(st.integers(0, LAST_START), st.integers(0, LAST_START)), min_size=1, max_size=3
     ),
     st.sampled_from([1, 2, 3, 300_000]),
     st.booleans(),
 )
 @pytest.mark.parametrize("how", CONSUMING)
 def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_different(
-    load: Load, how: str, places: list[tuple[int, int]], length: int, apart: bool
+    load: Load, how: str, starts: list[tuple[int, int]], length: int, apart: bool
 ) -> None:
-    """Consume parts of one memory, at a place for each target and its source, which are in another
-    one if `apart`.
+    """Consume parts of one memory; the sources are in another memory if `apart`.
+
+    Each pair of `starts` is that of a target and its source.
     """
-    backend, (call, expected) = load(2), CONSUMING[how]
-    targets, sources = (
-        [place * (length // 3 or 1) for place in some] for some in zip(*places, strict=True)
-    )
+    backend = load(2)
+    call, in_numpy = CONSUMING[how]
+    unit = unit_of_starts(length)
+    targets = [unit * target for target, _ in starts]
+    sources = [unit * source for _, source in starts]
     contents = np.arange(whole_length(length), dtype=np.float32)
-    whole, other = (backend.asarray(contents, backend.devices[0]) for _ in range(2))
-    consumed, read = (
-        tuple(part(backend, array, start, length) for start in starts)
-        for array, starts in ((whole, targets), (other if apart else whole, sources))
-    )
-    wrong = overlapping(how, targets, () if apart else sources, length)
-    wrong = wrong or (apart and how == "sgd_while_finite" and overlapping(how, sources, (), length))
-    if wrong and backend.name == "mxnet":
+    whole = backend.asarray(contents, backend.devices[0])
+    second_whole = backend.asarray(contents, backend.devices[0])
+    whole_of_sources = second_whole if apart else whole
+    consumed_parts = tuple(part(backend, whole, start, length) for start in targets)
+    source_parts = tuple(part(backend, whole_of_sources, start, length) for start in sources)
+    if apart:
+        is_forbidden = overlapping(how, targets, (), length)
+        if how == "sgd_while_finite":
+            is_forbidden = is_forbidden or overlapping(how, sources, (), length)
+    else:
+        is_forbidden = overlapping(how, targets, sources, length)
+
+    if is_forbidden and backend.name == "mxnet":
         with pytest.raises(BackendError, match=r"mxnet on cpu:1\b.*" + how) as refused:
-            call(backend, consumed, read)
+            call(backend, consumed_parts, source_parts)
         assert not isinstance(refused.value, ComputationError)
         np.testing.assert_array_equal(backend.to_numpy(whole), contents)
         return
     try:
-        found = backend.to_numpy(call(backend, consumed, read))
+        results = backend.to_numpy(call(backend, consumed_parts, source_parts))
     except ComputationError:
-        assert wrong
+        assert is_forbidden
         return
-    for one, target, source in zip(found, targets, sources, strict=True):
-        np.testing.assert_array_equal(
-            one, expected(*(contents[i : i + length] for i in (target, source)))
-        )
+    for result, target, source in zip(results, targets, sources, strict=True):
+        target_contents = contents[target : target + length]
+        source_contents = contents[source : source + length]
+        np.testing.assert_array_equal(result, in_numpy(target_contents, source_contents))

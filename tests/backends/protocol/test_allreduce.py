@@ -13,20 +13,20 @@ from tests.backends.protocol.arrays import Load, assert_equal, full, products
 
 
 def test_the_book_s_bug_of_rebinding_list_items_stays_out(backend: Backend) -> None:
-    mine = [full(backend, place + 1, 1, 2, device=place) for place in range(3)]
-    before = list(mine)
-    for total in backend.allreduce(mine):
+    terms = [full(backend, device + 1, 1, 2, device=device) for device in range(3)]
+    terms_before = list(terms)
+    for total in backend.allreduce(terms):
         assert_equal(backend, total, [[6, 6]])
-    assert all(map(is_, mine, before))
+    assert all(map(is_, terms, terms_before))
 
 
 def test_results_still_being_computed_are_summed(backend: Backend) -> None:
-    # Each multiplication makes the numbers 20 times as large.
-    made = [products(backend, full(backend, 0.1, 200, 200, device=place)) for place in range(3)]
-    for total in backend.allreduce(made):
-        np.testing.assert_allclose(
-            backend.to_numpy(total), np.full((200, 200), 0.3 * 20.0**10), rtol=1e-4
-        )
+    matrices = [full(backend, 0.1, 200, 200, device=device) for device in range(3)]
+    # Each of the ten multiplications makes the numbers 20 times as large.
+    results = [products(backend, matrix) for matrix in matrices]
+    expected = np.full((200, 200), 3 * 0.1 * 20.0**10)
+    for total in backend.allreduce(results):
+        np.testing.assert_allclose(backend.to_numpy(total), expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,13 @@ def test_results_still_being_computed_are_summed(backend: Backend) -> None:
 def test_unequal_arrays_are_an_error_rather_than_broadcast(
     backend: Backend, other: np.ndarray
 ) -> None:
-    terms = [np.ones((2,), dtype=np.float32), other]
+    first, second, _ = backend.devices
+    terms = [
+        backend.asarray(np.ones((2,), dtype=np.float32), first),
+        backend.asarray(other, second),
+    ]
     with pytest.raises(ComputationError, match="equal arrays"):
-        for total in backend.allreduce(
-            [backend.asarray(x, d) for x, d in zip(terms, backend.devices, strict=False)]
-        ):
+        for total in backend.allreduce(terms):
             backend.wait(total)
 
 
@@ -55,8 +57,9 @@ def test_long_arrays_are_summed_on_every_device(backend: Backend, count: int, dt
     generator = np.random.default_rng(count)
     terms = [generator.uniform(-100, 100, LONG).astype(dtype) for _ in range(count)]
     loaded = [backend.asarray(x, device) for x, device in zip(terms, backend.devices, strict=False)]
-    for found in map(backend.to_numpy, backend.allreduce(loaded)):
-        np.testing.assert_allclose(found, np.sum(terms, axis=0), rtol=1e-5, atol=1e-4)
+    expected = np.sum(terms, axis=0)
+    for total in backend.allreduce(loaded):
+        np.testing.assert_allclose(backend.to_numpy(total), expected, rtol=1e-5, atol=1e-4)
 
 
 @settings(max_examples=10)
@@ -65,50 +68,51 @@ def test_long_arrays_are_summed_on_every_device(backend: Backend, count: int, dt
 )
 def test_a_long_tuple_is_summed_array_by_array(backend: Backend, lengths: list[int]) -> None:
     lengths = [*lengths, LONG]
-    terms = tuple(np.arange(length, dtype=np.float32) % 1000 for length in lengths)
-    for total in backend.allreduce([backend.asarray(terms, device) for device in backend.devices]):
-        for found, term in zip(backend.to_numpy(total), terms, strict=True):
-            np.testing.assert_array_equal(found, 3 * term)
+    arrays = tuple(np.arange(length, dtype=np.float32) % 1000 for length in lengths)
+    terms = [backend.asarray(arrays, device) for device in backend.devices]
+    for total in backend.allreduce(terms):
+        for found, array in zip(backend.to_numpy(total), arrays, strict=True):
+            np.testing.assert_array_equal(found, 3 * array)
 
 
 def test_results_of_convolutions_are_summed_in_the_right_order(backend: Backend) -> None:
-    # With channels in multiples of 16 MXNet keeps them in blocks; a view of that memory is not the
-    # array.
+    # MXNet keeps channels in multiples of 16 in blocks, so the memory is not in the array's order.
     generator = np.random.default_rng(0)
-    shapes = (16, 64, 28, 28), (64, 64, 3, 3)
-    images, weight = (generator.standard_normal(shape, np.float32) for shape in shapes)
+    images = generator.standard_normal((16, 64, 28, 28), np.float32)
+    weight = generator.standard_normal((64, 64, 3, 3), np.float32)
     bias = np.zeros(64, dtype=np.float32)
-    made = [
-        backend.launch(
-            backend.ops.conv2d, *(backend.asarray(x, device) for x in (images, weight, bias))
-        )
-        for device in backend.devices
-    ]
-    alone = backend.to_numpy(backend.launch(backend.ops.add, made[0], 0.0))
-    for total in backend.allreduce(made):
-        np.testing.assert_allclose(backend.to_numpy(total), 3 * alone, rtol=1e-4, atol=1e-3)
+    results = []
+    for device in backend.devices:
+        loaded = [backend.asarray(x, device) for x in (images, weight, bias)]
+        results.append(backend.launch(backend.ops.conv2d, *loaded))
+    one_result = backend.to_numpy(backend.launch(backend.ops.add, results[0], 0.0))
+    for total in backend.allreduce(results):
+        np.testing.assert_allclose(backend.to_numpy(total), 3 * one_result, rtol=1e-4, atol=1e-3)
 
 
 def test_arrays_that_share_their_memory_are_summed(backend: Backend) -> None:
     x = np.arange(2 * LONG, dtype=np.float32) % 1000
-    halves = [
-        backend.launch(
-            lambda whole: backend.ops.split(whole, (LONG, LONG)), backend.asarray(x, device)
-        )
-        for device in backend.devices
-    ]
+
+    def split_in_halves(whole: Array) -> Array:
+        return backend.ops.split(whole, (LONG, LONG))
+
+    loaded = [backend.asarray(x, device) for device in backend.devices]
+    halves = [backend.launch(split_in_halves, whole) for whole in loaded]
     for total in backend.allreduce(halves):
-        np.testing.assert_array_equal(np.concatenate(backend.to_numpy(total)), 3 * x)
+        both_halves = np.concatenate(backend.to_numpy(total))
+        np.testing.assert_array_equal(both_halves, 3 * x)
 
 
 def test_who_still_reads_a_long_array_reads_it_before_it_is_summed(backend: Backend) -> None:
-    loaded = [full(backend, 1, LONG, device=place) for place in range(3)]
-    busy = [products(backend, full(backend, 1 / 700, 700, 700, device=place)) for place in range(3)]
-    # Behind the products, in the order of the device.
-    copies = [
-        backend.launch(lambda y, _: backend.ops.add(y, 0.0), *pair)
-        for pair in zip(loaded, busy, strict=True)
-    ]
+    loaded = [full(backend, 1, LONG, device=device) for device in range(3)]
+    matrices = [full(backend, 1 / 700, 700, 700, device=device) for device in range(3)]
+    busy = [products(backend, matrix) for matrix in matrices]
+
+    def copy_behind(y: Array, _: Array) -> Array:
+        return backend.ops.add(y, 0.0)
+
+    # Each copy stands behind the products of its device.
+    copies = [backend.launch(copy_behind, *pair) for pair in zip(loaded, busy, strict=True)]
     for copy, total in zip(copies, backend.allreduce(loaded), strict=True):
         assert_equal(backend, copy, np.ones(LONG))
         assert_equal(backend, total, np.full(LONG, 3))
@@ -118,7 +122,7 @@ def test_who_still_reads_a_long_array_reads_it_before_it_is_summed(backend: Back
 def test_sums_are_separate_memory_and_can_be_summed_again_and_again(
     backend: Backend, length: int
 ) -> None:
-    values = tuple(full(backend, 1, length, device=place) for place in range(3))
+    values = tuple(full(backend, 1, length, device=device) for device in range(3))
     for _ in range(5):
         values = backend.allreduce(values)
     for total in values:

@@ -2,6 +2,7 @@
 keep it refuses.
 """
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -31,19 +32,24 @@ orders = st.sampled_from(ORDERS)
 
 
 def numbers(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    return (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 7 - (dtype[0] in "fi")).astype(
-        dtype
-    )
+    """Make an array of small numbers, which are negative at first if the dtype has a sign."""
+    count = np.prod(shape, dtype=int)
+    small_numbers = np.arange(count).reshape(shape) % 7
+    has_sign = dtype.startswith(("f", "i"))
+    if has_sign:
+        small_numbers = small_numbers - 1
+    return small_numbers.astype(dtype)
 
 
 def assert_same(found: np.ndarray, expected: np.ndarray) -> None:
+    """Assert that an array is NumPy's, with the dtype, shape and numbers expected."""
     assert isinstance(found, np.ndarray)
     assert (found.dtype, found.shape) == (expected.dtype.newbyteorder("="), expected.shape)
     np.testing.assert_array_equal(found, expected)
 
 
 def test_arrays_of_every_order_are_loaded(backend: Backend) -> None:
-    # Few of them are drawn below.
+    # The other tests draw only a few of these pairs.
     for order in ORDERS:
         for shape in ((), (1,), (3,), (2, 3), (0, 3)):
             x = order(numbers("int32", shape))
@@ -58,14 +64,13 @@ def test_arrays_are_loaded_copied_and_read(
     first, second, _ = backend.devices
     loaded = backend.asarray((x, (x,)), first)
     buffer = backend.asarray(np.zeros(x.shape, dtype), second)
-    for value in (
-        loaded[0],
-        backend.copy_to(loaded, second)[1][0],
-        backend.copy_to(loaded[0], second, out=buffer),
-    ):
+    copied = backend.copy_to(loaded, second)
+    copied_to_buffer = backend.copy_to(loaded[0], second, out=buffer)
+    for value in (loaded[0], copied[1][0], copied_to_buffer):
         assert_same(backend.to_numpy(value), x)
-    before = backend.to_numpy(loaded[0])
-    before[...] = 0
+    # NumPy's array is separate memory: to write to it changes nothing.
+    in_numpy = backend.to_numpy(loaded[0])
+    in_numpy[...] = 0
     assert_same(backend.to_numpy(loaded[0]), x)
 
 
@@ -74,15 +79,17 @@ def test_arrays_are_summed(
     backend: Backend, dtype: str, shape: tuple[int, ...], order: Order, count: int
 ) -> None:
     x = order(numbers(dtype, shape))
-    terms = [(x, np.asarray(k * x).astype(dtype)) for k in range(1, count + 1)]
-    loaded = [
-        backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=False)
-    ]
-    sums = backend.allreduce(loaded)
+    factors = range(1, count + 1)
+    terms = []
+    for factor, device in zip(factors, backend.devices, strict=False):
+        multiple = np.asarray(factor * x).astype(dtype)
+        terms.append(backend.asarray((x, multiple), device))
+    sums = backend.allreduce(terms)
     assert len(sums) == count
-    for own, multiples in map(backend.to_numpy, sums):
-        assert_same(own, (count * x).astype(dtype))
-        assert_same(multiples, (sum(range(count + 1)) * x).astype(dtype))
+    for total in sums:
+        sum_of_x, sum_of_multiples = backend.to_numpy(total)
+        assert_same(sum_of_x, (count * x).astype(dtype))
+        assert_same(sum_of_multiples, (sum(factors) * x).astype(dtype))
 
 
 @example(dtype="int32", shape=(5,), order=np.ascontiguousarray, count=3)
@@ -93,12 +100,11 @@ def test_rows_are_divided(
     backend: Backend, dtype: str, shape: tuple[int, ...], order: Order, count: int
 ) -> None:
     x = order(numbers(dtype, shape))
-    shards = [
-        backend.to_numpy(shard) for shard in backend.split_and_load(x, backend.devices[:count])
-    ]
-    assert [len(shard) for shard in shards] == [
-        len(x) // count + (place < len(x) % count) for place in range(count)
-    ]
+    loaded = backend.split_and_load(x, backend.devices[:count])
+    shards = [backend.to_numpy(shard) for shard in loaded]
+    fewest_rows, extra_rows = divmod(len(x), count)
+    expected_lengths = [fewest_rows + 1] * extra_rows + [fewest_rows] * (count - extra_rows)
+    assert [len(shard) for shard in shards] == expected_lengths
     assert_same(np.concatenate(shards), x)
 
 
@@ -109,9 +115,8 @@ def test_arrays_of_anything_but_numbers_are_refused_in_one_line(
     backend: Backend, x: np.ndarray
 ) -> None:
     device = backend.devices[0]
-    with pytest.raises(
-        BackendError, match=f"{backend.name}.*{x.dtype}".replace("[", r"\[")
-    ) as refused:
+    message = f"{re.escape(backend.name)}.*{re.escape(str(x.dtype))}"
+    with pytest.raises(BackendError, match=message) as refused:
         backend.asarray((np.ones(2), x), device)
     assert "\n" not in str(refused.value)
     assert not isinstance(refused.value, ComputationError)
@@ -130,7 +135,9 @@ def test_a_dtype_that_not_every_framework_has_is_kept_or_refused(
     try:
         loaded = backend.asarray(x, first)
     except BackendError as error:
-        refusal, x = error, np.arange(3, dtype=np.float32)
+        refusal = error
+        # The backend goes on.
+        x = np.arange(3, dtype=np.float32)
         loaded = backend.asarray(x, first)
     assert refusal is None or dtype in str(refusal)
     assert not isinstance(refusal, ComputationError)

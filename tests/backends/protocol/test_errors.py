@@ -25,9 +25,7 @@ def failing(backend: Backend) -> Callable[[Array], Array]:
 
 
 def arrays_know_devices(backend: Backend) -> bool:
-    """Return whether an array says which of the devices it is on: those that lie in one memory need
-    not.
-    """
+    """Return whether an array says on which device it is: arrays in one memory need not."""
     return backend.name in ("mxnet", "jax") or backend.engine == "async"
 
 
@@ -36,13 +34,17 @@ def arrays_know_devices(backend: Backend) -> bool:
 def test_a_failure_surfaces_when_it_is_waited_for(
     backend: Backend, verb: str, elsewhere: bool
 ) -> None:
-    """Or what depends on it, on another device."""
+    """`elsewhere`, a value on another device that depends on the failed one is waited for."""
     x = full(backend, 1, 2, 2)
     with pytest.raises(ComputationError, match=rf"{backend.name}\b.*\w+Error"):
-        made = backend.launch(failing(backend), x)
+        value = backend.launch(failing(backend), x)
         if elsewhere:
-            made = backend.launch(backend.ops.relu, backend.copy_to(made, backend.devices[1]))
-        getattr(backend, verb)(*() if verb == "waitall" else (made,))
+            copied = backend.copy_to(value, backend.devices[1])
+            value = backend.launch(backend.ops.relu, copied)
+        if verb == "waitall":
+            backend.waitall()
+        else:
+            getattr(backend, verb)(value)
 
 
 def test_after_a_failed_wait_every_verb_refuses_and_a_backend_loaded_anew_works(load: Load) -> None:
@@ -60,7 +62,7 @@ def test_after_a_failed_wait_every_verb_refuses_and_a_backend_loaded_anew_works(
 
 
 class OwnError(BaseException):
-    """What no framework has heard of."""
+    """An error that no framework has heard of."""
 
 
 @pytest.mark.parametrize(
@@ -82,10 +84,11 @@ def test_whatever_a_launched_function_raises_is_its_failure(
         raise kind("this cannot be computed")
 
     x = full(backend, 1, 2, 2)
-    with pytest.raises(
-        ComputationError, match=rf"{backend.name}\b.*{kind.__name__}.*this cannot be computed"
-    ):
-        backend.wait(backend.launch(lambda x, y: (x, y), backend.launch(fail, x), x))
+    message = rf"{backend.name}\b.*{kind.__name__}.*this cannot be computed"
+    with pytest.raises(ComputationError, match=message):
+        failed = backend.launch(fail, x)
+        pair = backend.launch(lambda x, y: (x, y), failed, x)
+        backend.wait(pair)
     with pytest.raises(ComputationError, match="refuses further work"):
         backend.waitall()
 
@@ -106,17 +109,17 @@ def test_a_launched_function_without_a_value_has_failed(
 
 
 class UntoldError(Exception):
-    """An exception that cannot say what it is: it raises, or returns, what it is made of."""
+    """An exception whose text is its argument; if that is an exception, asking for it raises it."""
 
     def __str__(self) -> str:
-        (said,) = self.args
-        if isinstance(said, BaseException):
-            raise said
-        return said
+        (message,) = self.args
+        if isinstance(message, BaseException):
+            raise message
+        return message
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         RuntimeError("no"),
         SystemExit(),
@@ -127,9 +130,11 @@ class UntoldError(Exception):
         "",
     ],
 )
-def test_a_failure_without_a_readable_message_is_a_failure(backend: Backend, said: object) -> None:
+def test_a_failure_without_a_readable_message_is_a_failure(
+    backend: Backend, message: object
+) -> None:
     def fail(_: Array) -> Array:
-        raise UntoldError(said)
+        raise UntoldError(message)
 
     with pytest.raises(ComputationError, match=rf"{backend.name}\b.*UntoldError") as failed:
         backend.wait(backend.launch(fail, full(backend, 1, 2, 2)))
@@ -139,7 +144,7 @@ def test_a_failure_without_a_readable_message_is_a_failure(backend: Backend, sai
 
 
 ODD = (None, 1.0, "text", [1.0, 2.0], [[1.0], [2.0, 3.0]], (None,), {1.0}, {"x": 1.0}, object())
-"""What no verb takes for a value or for values."""
+"""Objects that no verb takes for a value or for values."""
 
 
 WRONG: dict[str, Callable[[Backend, Array], object]] = {
@@ -177,7 +182,7 @@ WITH_ODD: dict[str, Callable[[Backend, Array, object], object]] = {
 
 
 def refuse(backend: Backend, request: Callable[[Backend, Array], object]) -> None:
-    """Make a wrong request, which is refused in one line, and the backend goes on."""
+    """Assert that a wrong request is refused in one line, and that the backend then goes on."""
     x = full(backend, 1, 2, 2)
     with pytest.raises(BackendError) as refused:
         request(backend, x)
@@ -186,18 +191,20 @@ def refuse(backend: Backend, request: Callable[[Backend, Array], object]) -> Non
     assert_equal(backend, backend.launch(backend.ops.add, x, 1.0), np.full((2, 2), 2))
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_request_is_refused_in_one_line_and_the_backend_goes_on(
-    backend: Backend, what: str
+    backend: Backend, name: str
 ) -> None:
-    refuse(backend, WRONG[what])
+    wrong_request = WRONG[name]
+    refuse(backend, wrong_request)
 
 
 @pytest.mark.parametrize("verb", WITH_ODD)
 def test_what_is_no_value_is_refused_in_one_line_and_the_backend_goes_on(
     backend: Backend, verb: str
 ) -> None:
-    for odd in (*ODD, (number for number in (1.0, 2.0))):
+    iterator = iter((1.0, 2.0))
+    for odd in (*ODD, iterator):
         refuse(backend, partial(WITH_ODD[verb], odd=odd))
 
 
@@ -221,8 +228,8 @@ def test_an_item_that_does_not_exist_is_an_error(backend: Backend) -> None:
 def test_what_is_not_computed_yet_is_indexed_by_one_number(
     backend: Backend, index: object, depth: int
 ) -> None:
-    made = backend.launch(lambda x: (x, (x, x)), full(backend, 1, 2, 2))
-    value = made[1] if depth else made
+    nested = backend.launch(lambda x: (x, (x, x)), full(backend, 1, 2, 2))
+    value = nested[1] if depth else nested
     if isinstance(value, tuple):
         pytest.skip("this engine's results are tuples themselves")
     with pytest.raises(BackendError) as refused:
@@ -237,7 +244,8 @@ SHORT, LONG = 100, 600_001
 
 
 def ones(backend: Backend, length: int) -> list[Array]:
-    return [full(backend, 1, length, device=place) for place in range(len(backend.devices))]
+    """Load an array of ones on each device."""
+    return [full(backend, 1, length, device=device) for device in range(len(backend.devices))]
 
 
 @pytest.mark.parametrize("length", [SHORT, LONG])
@@ -276,9 +284,11 @@ def test_what_is_computed_from_a_failed_sum_fails(load: Load, length: int) -> No
     terms = ones(backend, length)
     with pytest.raises(ComputationError):
         terms[1] = backend.launch(failing(backend), terms[1])
-        total = backend.allreduce(terms)[0]
-        copy = backend.copy_to(backend.launch(backend.ops.add, total, 1.0), backend.devices[1])
-        updated = backend.launch(backend.ops.sgd, (copy,), (ones(backend, length)[1],), 1.0)
+        total, _ = backend.allreduce(terms)
+        increased = backend.launch(backend.ops.add, total, 1.0)
+        copy = backend.copy_to(increased, backend.devices[1])
+        _, gradient = ones(backend, length)
+        updated = backend.launch(backend.ops.sgd, (copy,), (gradient,), 1.0)
         backend.to_numpy(updated)
 
 
@@ -297,7 +307,7 @@ def test_an_unread_failure_does_not_reach_a_backend_that_is_loaded_later(load: L
     fresh = load(2)
     fresh.waitall()
     assert_equal(fresh, full(fresh, 1, 2), np.ones(2))
-    # Nor is it lost.
+    # The failure is not lost either.
     with pytest.raises(ComputationError):
         broken.wait(kept)
         broken.waitall()

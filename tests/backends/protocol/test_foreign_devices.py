@@ -26,7 +26,7 @@ NO_DEVICES: tuple[Any, ...] = (
     FOREIGN,
     Device("gpu", 7),
 )
-"""What stands where a device is asked for."""
+"""Objects that are passed where a device is asked for."""
 
 WITH_DEVICE: dict[str, Callable[[Backend, Array, Any], object]] = {
     "load": lambda backend, x, device: backend.asarray(np.ones(2), device),
@@ -47,13 +47,11 @@ WITH_VALUE: dict[str, Callable[[Backend, Array, Array], object]] = {
     "sum of": lambda backend, x, y: backend.allreduce([y]),
     "sum within": lambda backend, x, y: backend.allreduce([(x, y)]),
 }
-"""What is done with a value on another device, beside one of the backend's first."""
+"""Requests with a value `y` on a foreign device, and a value `x` on the backend's first device."""
 
 
 def refused(backend: Backend, request: Callable[[Array], object]) -> str:
-    """Make a wrong request, which is refused in one line, and the backend goes on; return the
-    line.
-    """
+    """Return the line in which a wrong request is refused; the backend must go on afterwards."""
     x = full(backend, 1, 2, 2)
     with pytest.raises(BackendError) as error:
         request(x)
@@ -69,8 +67,8 @@ def test_what_is_none_of_the_devices_is_refused_by_its_name_or_type(
 ) -> None:
     for device in NO_DEVICES:
         line = refused(backend, lambda x, device=device: WITH_DEVICE[verb](backend, x, device))
-        named = str(device) if isinstance(device, Device) else type(device).__name__
-        assert named in line
+        name_or_type = str(device) if isinstance(device, Device) else type(device).__name__
+        assert name_or_type in line
         assert str(backend.devices[-1]) in line
 
 
@@ -99,8 +97,12 @@ def test_a_copy_is_not_written_to_a_value_on_another_device_than_it_goes_to(
         pytest.skip("arrays in one memory know no device")
     first, second = backend.devices[:2]
     y = full(backend, 1, 2, 2, device=1)
-    line = refused(
-        backend, lambda x: backend.copy_to((x,) if within else x, first, out=(y,) if within else y)
-    )
+
+    def copy_to_other_device(x: Array) -> object:
+        if within:
+            return backend.copy_to((x,), first, out=(y,))
+        return backend.copy_to(x, first, out=y)
+
+    line = refused(backend, copy_to_other_device)
     assert str(first) in line
     assert str(second) in line

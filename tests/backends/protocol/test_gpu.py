@@ -47,17 +47,18 @@ def test_a_copy_to_any_device_is_read_when_it_is_done(
     # Each multiplication doubles the numbers.
     x = np.full((1000, 1000), 2 / 1000, dtype=np.float32)
     for source in backend.devices:
-        for there in (*backend.devices, HOST):
-            made = products(backend, backend.asarray(x, source))
-            out = backend.asarray(np.zeros_like(x), there) if into == "buffer" else None
-            copy = backend.copy_to(made, there, out=out)
-            del made
-            twice = [
-                backend.launch(lambda z: z + z, value)
-                for value in (copy, backend.copy_to(copy, source))
-            ]
-            for found, factor in zip((*twice, copy), (2, 2, 1), strict=True):
-                np.testing.assert_allclose(backend.to_numpy(found), factor * 2**10 * x, rtol=1e-3)
+        for destination in (*backend.devices, HOST):
+            product = products(backend, backend.asarray(x, source))
+            buffer = backend.asarray(np.zeros_like(x), destination) if into == "buffer" else None
+            copy = backend.copy_to(product, destination, out=buffer)
+            del product
+            copy_back = backend.copy_to(copy, source)
+            doubled = backend.launch(lambda z: z + z, copy)
+            doubled_back = backend.launch(lambda z: z + z, copy_back)
+            expected = 2**10 * x
+            for value, factor in ((doubled, 2), (doubled_back, 2), (copy, 1)):
+                found = backend.to_numpy(value)
+                np.testing.assert_allclose(found, factor * expected, rtol=1e-3)
 
 
 @FRAMEWORKS
@@ -69,8 +70,9 @@ def test_memory_is_not_used_again_before_its_copies_are_done(
     copies = []
     for step in range(50):
         x = full(backend, step, 10**5)
-        copies.append(backend.copy_to(backend.launch(lambda z: z + 1, x), backend.devices[-1]))
-        del x
+        increased = backend.launch(lambda z: z + 1, x)
+        copies.append(backend.copy_to(increased, backend.devices[-1]))
+        del x, increased
     for step, copy in enumerate(copies):
         assert_equal(backend, copy, np.full(10**5, step + 1))
 
@@ -91,6 +93,7 @@ def test_every_device_gets_the_sum(
 
 
 def losses(backend: Backend, epochs: int) -> list[tuple[float, ...]]:
+    """Train on a backend's devices, and return the losses of every epoch."""
     data = synthetic("a test needs no more", train=300, test=50)
     params = [get_params(backend, device) for device in backend.devices]
     return [epoch.losses for epoch in train(backend, params, data, Settings(epochs, 64))]
@@ -119,7 +122,7 @@ def test_a_training_that_is_replayed_gives_the_same_losses(devices: str, on_gpus
 def test_a_label_of_no_class_leaves_the_gpu_to_others(
     on_gpus: OnGpus, framework: str, label: int
 ) -> None:
-    # On a GPU that is asked to read it, everything would fail from then on, whoever called.
+    # A GPU that reads such a label fails at every call from then on, whoever makes it.
     backend = on_gpus(framework, "gpu:0")
     (device,) = backend.devices
     scores, labels = np.zeros((2, 3), np.float32), np.full(2, label, np.int32)

@@ -12,42 +12,49 @@ from backends import Array, Backend
 from backends.numpy import ops as numpy_ops
 from backends.protocol import Ops
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
-from tests.backends.protocol.arrays import assert_close, assert_equal, full
+from tests.backends.protocol.arrays import assert_close, assert_equal, computed, full
 
 Parameters = tuple[np.ndarray, ...]
 Fn = Callable[[Ops, Array], Array]
 
 
 def lenet_inputs(rows: int) -> tuple[Parameters, np.ndarray, np.ndarray]:
+    """Make parameters, images and labels for LeNet."""
     generator = np.random.default_rng(1)
-    # Larger weights than the book's: gradients large enough to compare.
-    parameters = tuple(
-        (5 * p if p.ndim > 1 else generator.uniform(-0.1, 0.1, p.shape)).astype(np.float32)
-        for p in initial_parameters()
-    )
+    parameters = []
+    for parameter in initial_parameters():
+        is_weight = parameter.ndim > 1
+        # Larger numbers than the book's, so that gradients are large enough to compare.
+        larger = 5 * parameter if is_weight else generator.uniform(-0.1, 0.1, parameter.shape)
+        parameters.append(larger.astype(np.float32))
     images = generator.random((rows, 1, 28, 28), dtype=np.float32)
-    return parameters, images, generator.integers(0, 10, rows, dtype=np.int32)
+    labels = generator.integers(0, 10, rows, dtype=np.int32)
+    return tuple(parameters), images, labels
 
 
 def normalised(ops: Ops, x: Array, scale: Array, shift: Array) -> Array:
     """Normalise the columns of x (n, c), with the book's formula."""
     share = 1 / x.shape[0]
-    centred = ops.add(x, ops.multiply(ops.total(x, 0), -share))
+    negative_mean = ops.multiply(ops.total(x, 0), -share)
+    centred = ops.add(x, negative_mean)
     variance = ops.multiply(ops.total(ops.power(centred, 2), 0), share)
-    return ops.add(
-        ops.multiply(ops.multiply(centred, ops.power(ops.add(variance, 1e-5), -0.5)), scale), shift
-    )
+    inverse_deviation = ops.power(ops.add(variance, 1e-5), -0.5)
+    normalised_columns = ops.multiply(centred, inverse_deviation)
+    return ops.add(ops.multiply(normalised_columns, scale), shift)
 
 
 def weighted(ops: Ops, x: Array, weights: Array) -> Array:
+    """Sum the products of elements and weights."""
     return ops.total(ops.multiply(x, weights))
 
 
 def squared(ops: Ops, x: Array) -> Array:
+    """Sum the squares of an array's elements."""
     return weighted(ops, x, x)
 
 
 def chain(ops: Ops, p: Array) -> Array:
+    """Sum an array behind 1,500 additions, deeper than Python's recursion goes."""
     x = p[0]
     for _ in range(1500):
         x = ops.add(x, 0.0)
@@ -55,6 +62,7 @@ def chain(ops: Ops, p: Array) -> Array:
 
 
 def drawn(*shapes: tuple[int, ...], dtype: str = "float32") -> Parameters:
+    """Draw arrays of these shapes, with numbers from 1 to 2."""
     generator = np.random.default_rng(3)
     return tuple(np.asarray(generator.uniform(1, 2, shape)).astype(dtype) for shape in shapes)
 
@@ -111,6 +119,7 @@ CASES: dict[str, tuple[Fn, Parameters]] = {
 def value_and_gradients(
     backend: Backend, fn: Callable[..., Array], parameters: Array, *rest: Array
 ) -> Array:
+    """Return as NumPy the value of a function and its gradients by the parameters."""
     return backend.to_numpy(backend.launch(backend.ops.value_and_grad(fn), parameters, *rest))
 
 
@@ -118,28 +127,32 @@ def value_and_gradients(
 def test_values_and_gradients_equal_numpy_s(backend: Backend, name: str) -> None:
     fn, parameters = CASES[name]
     loaded = backend.asarray(parameters, backend.devices[1])
-    value, found = value_and_gradients(backend, lambda p: fn(backend.ops, p), loaded)
-    wanted, expected = numpy_ops.value_and_grad(lambda p: fn(numpy_ops, p))(parameters)
-    assert_close((value, *found), (wanted, *expected), 1e-3)
+    value, gradients = value_and_gradients(backend, lambda p: fn(backend.ops, p), loaded)
+    differentiate = numpy_ops.value_and_grad(lambda p: fn(numpy_ops, p))
+    expected_value, expected_gradients = differentiate(parameters)
+    assert_close((value, *gradients), (expected_value, *expected_gradients), 1e-3)
 
 
 def assert_limits_of_differences(
-    evaluate: Callable[[Parameters], Array], parameters: Parameters, places: int
+    evaluate: Callable[[Parameters], Array], parameters: Parameters, count: int
 ) -> None:
+    """Assert that gradients are quotients of differences, at a few elements of each parameter."""
     parameters = tuple(x.astype(np.float64) for x in parameters)
     _, gradients = evaluate(parameters)
     generator = np.random.default_rng(2)
+    step = 1e-6
     for parameter, gradient in zip(parameters, gradients, strict=True):
-        every = list(np.ndindex(parameter.shape))
-        for place in (every[i] for i in generator.permutation(len(every))[:places]):
-            step, value = 1e-6, parameter[place]
-            values = []
-            for parameter[place] in (value + step, value - step):
-                values.append(evaluate(parameters)[0])
-            parameter[place] = value
-            assert gradient[place] == pytest.approx(
-                (values[0] - values[1]) / (2 * step), rel=1e-4, abs=1e-7
-            )
+        all_indices = list(np.ndindex(parameter.shape))
+        for number in generator.permutation(len(all_indices))[:count]:
+            index = all_indices[number]
+            element = parameter[index]
+            parameter[index] = element + step
+            value_above, _ = evaluate(parameters)
+            parameter[index] = element - step
+            value_below, _ = evaluate(parameters)
+            parameter[index] = element
+            quotient = (value_above - value_below) / (2 * step)
+            assert gradient[index] == pytest.approx(quotient, rel=1e-4, abs=1e-7)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -159,22 +172,25 @@ def test_numpy_s_derivatives_of_a_network_are_the_limits_of_differences() -> Non
 @pytest.mark.parametrize("rows", [7, 0])
 def test_a_network_s_loss_and_gradients_equal_numpy_s(backend: Backend, rows: int) -> None:
     inputs = lenet_inputs(rows)
-    expected_loss, expected = loss_and_gradients(numpy_ops)(*inputs)
+    expected_loss, expected_gradients = loss_and_gradients(numpy_ops)(*inputs)
     loaded = [backend.asarray(x, backend.devices[1]) for x in inputs]
-    loss, found = backend.to_numpy(backend.launch(loss_and_gradients(backend.ops), *loaded))
+    loss, gradients = computed(backend, loss_and_gradients(backend.ops), *loaded)
     assert (loss.dtype, loss.shape) == (np.float32, ())
     assert float(loss) == pytest.approx(float(expected_loss), rel=1e-5)
-    assert_close(found, expected, 1e-3)
-    # A shard without rows.
-    assert rows or not any(map(np.any, (loss, *found)))
+    assert_close(gradients, expected_gradients, 1e-3)
+    if rows == 0:
+        for x in (loss, *gradients):
+            assert not np.any(x)
 
 
 def test_a_second_gradient_does_not_overwrite_the_first(backend: Backend) -> None:
     differentiate = backend.ops.value_and_grad(
         lambda p, x: backend.ops.total(backend.ops.matmul(x, p[0]))
     )
-    parameters, xs = (full(backend, 1, 2, 1),), [full(backend, value, 1, 2) for value in (1, 5)]
-    first, second = (backend.launch(differentiate, parameters, x) for x in xs)
+    parameters = (full(backend, 1, 2, 1),)
+    ones, fives = full(backend, 1, 1, 2), full(backend, 5, 1, 2)
+    first = backend.launch(differentiate, parameters, ones)
+    second = backend.launch(differentiate, parameters, fives)
     assert_equal(backend, second[1][0], [[5], [5]])
     assert_equal(backend, first[1][0], [[1], [1]])
 
@@ -188,14 +204,13 @@ def test_an_array_that_is_several_parameters_and_one_of_the_rest_is_told_apart(
     ops, x = backend.ops, backend.asarray(X, backend.devices[1])
     for factor in (1.0, 2.0, 3.0):
 
-        def fn(p: Array, rest: Array, k: float = factor) -> Array:
-            return ops.add(
-                ops.add(ops.multiply(squared(ops, p[0]), k), ops.total(p[1])),
-                weighted(ops, p[0], rest),
-            )
+        def fn(p: Array, rest: Array, factor: float = factor) -> Array:
+            terms_of_parameters = ops.add(ops.multiply(squared(ops, p[0]), factor), ops.total(p[1]))
+            return ops.add(terms_of_parameters, weighted(ops, p[0], rest))
 
-        _, found = value_and_gradients(backend, fn, (x, x, x), x)
-        assert_close(found, ((2 * factor + 1) * X, np.ones_like(X), np.zeros_like(X)))
+        _, gradients = value_and_gradients(backend, fn, (x, x, x), x)
+        expected = (2 * factor + 1) * X, np.ones_like(X), np.zeros_like(X)
+        assert_close(gradients, expected)
     assert_equal(backend, x, X)
 
 
@@ -204,24 +219,23 @@ def test_parameters_that_were_updated_are_told_apart_as_well(backend: Backend) -
     differentiate = ops.value_and_grad(
         lambda p, x: ops.total(ops.multiply(ops.multiply(p[0], p[1]), x))
     )
-    three, zero = (full(backend, number, device=1) for number in (3, 0))
+    three, zero = full(backend, 3, device=1), full(backend, 0, device=1)
     guard = full(backend, 1, 1, device=1)
     parameters = backend.launch(lambda x: (ops.add(x, 0),), three)
     for _ in range(2):
-        gradients = (backend.copy_to(zero, device),)
-        result = backend.launch(ops.sgd_while_finite, parameters, gradients, 1.0, guard)
+        zero_gradients = (backend.copy_to(zero, device),)
+        result = backend.launch(ops.sgd_while_finite, parameters, zero_gradients, 1.0, guard)
         parameters, guard = result[0], result[1]
-        _, found = backend.to_numpy(
-            backend.launch(differentiate, (parameters[0], parameters[0]), parameters[0])
-        )
-        assert [float(gradient) for gradient in found] == [9, 9]
+        x = parameters[0]
+        _, gradients = computed(backend, differentiate, (x, x), x)
+        assert [float(gradient) for gradient in gradients] == [9, 9]
 
 
 def test_a_value_that_is_a_parameter_has_memory_of_its_own(backend: Backend) -> None:
-    five, seven = (full(backend, number, device=1) for number in (5, 7))
-    made = backend.launch(backend.ops.value_and_grad(lambda p: p[0]), (five,))
+    five, seven = full(backend, 5, device=1), full(backend, 7, device=1)
+    result = backend.launch(backend.ops.value_and_grad(lambda p: p[0]), (five,))
     backend.copy_to(seven, backend.devices[1], out=five)
-    value, (gradient,) = backend.to_numpy(made)
+    value, (gradient,) = backend.to_numpy(result)
     assert (value, gradient) == (5, 1)
 
 
@@ -234,10 +248,13 @@ def test_the_derivative_of_a_whole_power_is_right_at_zero_too(
     backend: Backend, elements: list[int], exponent: float, dtype: str
 ) -> None:
     ops, x = backend.ops, np.array(elements, dtype)
-    loaded = (backend.asarray(x, backend.devices[0]),)
-    value, (found,) = value_and_gradients(
-        backend, lambda p: ops.total(ops.multiply(ops.power(p[0], exponent), 2.0)), loaded
-    )
+    parameters = (backend.asarray(x, backend.devices[0]),)
+
+    def twice_the_power(p: Array) -> Array:
+        return ops.total(ops.multiply(ops.power(p[0], exponent), 2.0))
+
+    value, (gradient,) = value_and_gradients(backend, twice_the_power, parameters)
     np.testing.assert_allclose(value, 2 * (x**exponent).sum(), rtol=1e-6)
-    np.testing.assert_allclose(found, 2 * exponent * x ** max(exponent - 1, 0), rtol=1e-6)
-    assert found.dtype == dtype
+    expected_gradient = 2 * exponent * x ** max(exponent - 1, 0)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-6)
+    assert gradient.dtype == dtype

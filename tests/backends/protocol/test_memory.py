@@ -44,32 +44,32 @@ def test_a_result_keeps_its_contents_when_its_argument_is_consumed(
 ) -> None:
     x = full(backend, 1, *IMAGES)
     result = backend.launch(lambda x: OWN[name](backend.ops, x), x)
-    expected = backend.to_numpy(result)
+    before = tree_leaves(backend.to_numpy(result))
     consume(backend, x, IMAGES)
-    for found, before in zip(
-        tree_leaves(backend.to_numpy(result)), tree_leaves(expected), strict=True
-    ):
-        np.testing.assert_array_equal(found, before)
+    after = tree_leaves(backend.to_numpy(result))
+    for array_after, array_before in zip(after, before, strict=True):
+        np.testing.assert_array_equal(array_after, array_before)
 
 
-# What `to_host` returns lies on no device whose arrays could be written to it.
+# The result of `to_host` lies on no device, so nothing on the first device can be copied to it.
 @pytest.mark.parametrize("name", [name for name in OWN if name != "to_host"])
 def test_an_argument_keeps_its_contents_when_a_result_is_consumed(
     backend: Backend, name: str
 ) -> None:
     x = full(backend, 1, *IMAGES)
-    result = backend.to_numpy(made := backend.launch(lambda x: OWN[name](backend.ops, x), x))
-    parts = [made] if isinstance(result, np.ndarray) else [made[0], made[1][0]]
-    for part, array in zip(parts, tree_leaves(result), strict=True):
-        consume(backend, part, array.shape)
+    result = backend.launch(lambda x: OWN[name](backend.ops, x), x)
+    in_numpy = backend.to_numpy(result)
+    is_array = isinstance(in_numpy, np.ndarray)
+    # Otherwise it is a value and its gradient.
+    arrays = [result] if is_array else [result[0], result[1][0]]
+    for array, same_in_numpy in zip(arrays, tree_leaves(in_numpy), strict=True):
+        consume(backend, array, same_in_numpy.shape)
     backend.waitall()
     assert_equal(backend, x, np.ones(IMAGES))
 
 
 def losses(ops: Ops) -> dict[str, Callable[..., Array]]:
-    """Make functions of two parameters whose gradients a simple chain rule would let share
-    memory.
-    """
+    """Make functions of two parameters, whose gradients a simple chain rule would let overlap."""
     return {
         "add": lambda p: ops.total(ops.add(p[0], p[1])),
         "add flattened": lambda p: ops.total(ops.add(ops.flatten(p[0]), p[1])),
@@ -85,17 +85,22 @@ def losses(ops: Ops) -> dict[str, Callable[..., Array]]:
 @pytest.mark.parametrize("name", losses(None))  # type: ignore[arg-type]
 def test_gradients_share_memory_with_nothing(backend: Backend, name: str, shared: bool) -> None:
     differentiate = backend.ops.value_and_grad(losses(backend.ops)[name])
-    made, separate = [], []
+    results, references = [], []
     for device in range(2):
-        own = tuple(full(backend, 1, 3, 3, device=device) for _ in range(2))
-        made.append(backend.launch(differentiate, (own[0], own[0]) if shared else own))
-        separate.append(backend.launch(differentiate, own))
-    expected = [2 * gradient for gradient in backend.to_numpy(separate[0][1])]
-    for total in backend.allreduce([value_and_gradients[1] for value_and_gradients in made]):
-        for found, wanted in zip(backend.to_numpy(total), expected, strict=True):
-            np.testing.assert_array_equal(found, wanted)
-    value, _ = backend.to_numpy(separate[0])
-    assert_equal(backend, made[0][0], value)
+        first, second = (full(backend, 1, 3, 3, device=device) for _ in range(2))
+        parameters = (first, first) if shared else (first, second)
+        results.append(backend.launch(differentiate, parameters))
+        references.append(backend.launch(differentiate, (first, second)))
+    expected_gradients = backend.to_numpy(references[0][1])
+
+    # The sums take the memory of the gradients.
+    sums = backend.allreduce([result[1] for result in results])
+
+    for total in sums:
+        for found, gradient in zip(backend.to_numpy(total), expected_gradients, strict=True):
+            np.testing.assert_array_equal(found, 2 * gradient)
+    expected_value, _ = backend.to_numpy(references[0])
+    assert_equal(backend, results[0][0], expected_value)
 
 
 def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(
@@ -106,17 +111,20 @@ def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(
     x, busy = full(backend, 1, size), full(backend, 1, 1500, 1500)
     buffer = backend.copy_to(x, second)
     backend.waitall()
-    own = psutil.Process()
-    before = own.memory_info().rss
-    # All of them wait until the device has computed.
-    busy = products(backend, busy, 5)
-    x = backend.launch(
-        lambda x, y: backend.ops.add(x, backend.ops.multiply(backend.ops.total(y), 0.0)), x, busy
-    )
+    process = psutil.Process()
+    bytes_before = process.memory_info().rss
+
+    def add_zero(x: Array, y: Array) -> Array:
+        zero = backend.ops.multiply(backend.ops.total(y), 0.0)
+        return backend.ops.add(x, zero)
+
+    # All copies wait until the device has computed the products.
+    late = backend.launch(add_zero, x, products(backend, busy, 5))
     for _ in range(count):
-        buffer = backend.copy_to(x, second, out=buffer)
+        buffer = backend.copy_to(late, second, out=buffer)
     backend.waitall()
-    assert own.memory_info().rss - before < count / 2 * 4 * size
+    bytes_of_copy = 4 * size
+    assert process.memory_info().rss - bytes_before < count / 2 * bytes_of_copy
 
 
 def test_a_single_shard_does_not_share_memory_with_its_source(backend: Backend) -> None:

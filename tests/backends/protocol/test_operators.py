@@ -13,18 +13,20 @@ from hypothesis import strategies as st
 
 from backends import Array, Backend, ComputationError, Ops
 from backends.protocol import HostArray
-from tests.backends.protocol.arrays import Load, assert_close, assert_equal
+from tests.backends.protocol.arrays import Load, assert_close, computed
 
 LABELS = ("uint8", "int32", "int64")
 
 
 def on_device(backend: Backend, *values: HostArray) -> list[Array]:
+    """Load arrays on the last device."""
     return [backend.asarray(value, backend.devices[-1]) for value in values]
 
 
 def assert_fails(backend: Backend, fn: Callable[..., Array], *values: HostArray) -> None:
+    """Assert that a launched function fails as a computation."""
     with pytest.raises(ComputationError, match=backend.name):
-        backend.to_numpy(backend.launch(fn, *on_device(backend, *values)))
+        computed(backend, fn, *on_device(backend, *values))
 
 
 @given(
@@ -39,35 +41,34 @@ def test_labels_of_every_integer_dtype_count(
 ) -> None:
     generator = np.random.default_rng(seed)
     scores = generator.standard_normal((rows, classes)).astype(floating)
-    labels = generator.integers(0, min(classes, np.iinfo(dtype).max + 1), rows).astype(dtype)
-    loss = backend.to_numpy(
-        backend.launch(backend.ops.cross_entropy, *on_device(backend, scores, labels))
+    most_classes = min(classes, np.iinfo(dtype).max + 1)
+    labels = generator.integers(0, most_classes, rows).astype(dtype)
+    right_labels = scores.argmax(1).astype("int64")
+
+    loss = computed(backend, backend.ops.cross_entropy, *on_device(backend, scores, labels))
+    correct = computed(backend, backend.ops.count_correct, *on_device(backend, scores, labels))
+    all_correct = computed(
+        backend, backend.ops.count_correct, *on_device(backend, scores, right_labels)
     )
+
     assert (loss.dtype, loss.shape) == (scores.dtype, ())
-    exact = scores.astype("float64")
-    expected = (np.log(np.exp(exact).sum(axis=1)) - exact[np.arange(rows), labels]).sum()
-    np.testing.assert_allclose(loss, expected, rtol=1e-5, atol=1e-5)
-    right = backend.launch(
-        backend.ops.count_correct, *on_device(backend, scores, scores.argmax(1).astype("int64"))
-    )
-    assert backend.to_numpy(right) == rows
-    found = backend.to_numpy(
-        backend.launch(backend.ops.count_correct, *on_device(backend, scores, labels))
-    )
-    assert found.shape == ()
-    assert found == np.count_nonzero(scores.argmax(1) == labels)
+    exact_scores = scores.astype("float64")
+    log_sums = np.log(np.exp(exact_scores).sum(axis=1))
+    scores_at_labels = exact_scores[np.arange(rows), labels]
+    expected_loss = (log_sums - scores_at_labels).sum()
+    np.testing.assert_allclose(loss, expected_loss, rtol=1e-5, atol=1e-5)
+    assert all_correct == rows
+    assert correct.shape == ()
+    assert correct == np.count_nonzero(right_labels == labels)
 
 
 def test_a_label_that_only_looks_alike_in_a_short_dtype_is_wrong(backend: Backend) -> None:
     scores = np.zeros((2, 301), dtype=np.float32)
     scores[:, 300] = 1
+    # 300 as a uint8 is 44.
     labels = np.array([300 % 256, 44], dtype=np.uint8)
-    assert (
-        backend.to_numpy(
-            backend.launch(backend.ops.count_correct, *on_device(backend, scores, labels))
-        )
-        == 0
-    )
+    correct = computed(backend, backend.ops.count_correct, *on_device(backend, scores, labels))
+    assert correct == 0
 
 
 @pytest.mark.parametrize(
@@ -77,11 +78,10 @@ def test_a_label_that_only_looks_alike_in_a_short_dtype_is_wrong(backend: Backen
 def test_a_label_of_no_class_counts_as_wrong_and_has_no_loss(
     backend: Backend, label: int, dtype: str
 ) -> None:
-    values = np.float32([[0, 0, 1], [0, 0, 1]]), np.array([2, label], dtype=dtype)
-    assert_equal(
-        backend, backend.launch(backend.ops.count_correct, *on_device(backend, *values)), 1
-    )
-    assert_fails(backend, backend.ops.cross_entropy, *values)
+    scores, labels = np.float32([[0, 0, 1], [0, 0, 1]]), np.array([2, label], dtype=dtype)
+    correct = computed(backend, backend.ops.count_correct, *on_device(backend, scores, labels))
+    assert correct == 1
+    assert_fails(backend, backend.ops.cross_entropy, scores, labels)
 
 
 def test_a_label_of_no_class_has_no_gradient(backend: Backend) -> None:
@@ -94,9 +94,10 @@ def test_a_label_of_no_class_has_no_gradient(backend: Backend) -> None:
 @given(shape=st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple))
 def test_flattening_keeps_the_rows(backend: Backend, shape: tuple[int, ...]) -> None:
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-    flat = backend.to_numpy(backend.launch(backend.ops.flatten, *on_device(backend, x)))
-    np.testing.assert_array_equal(flat, x.reshape(shape[0], np.prod(shape[1:], dtype=int)))
-    assert flat.shape == (shape[0], np.prod(shape[1:], dtype=int))
+    flat = computed(backend, backend.ops.flatten, *on_device(backend, x))
+    rows, columns = shape[0], np.prod(shape[1:], dtype=int)
+    assert flat.shape == (rows, columns)
+    np.testing.assert_array_equal(flat, x.reshape(rows, columns))
 
 
 OPERATORS: dict[
@@ -112,7 +113,7 @@ OPERATORS: dict[
         lambda x, _: np.sum(x, -1 if x.shape else None),
     ),
 }
-"""What each does in the backend, and in NumPy."""
+"""Operators of an array and a number: in the backend, and in NumPy."""
 NUMBERS: tuple[Any, ...] = (2, 0.5, np.float32(0.5), np.float64(0.5), np.int64(2))
 
 
@@ -122,19 +123,23 @@ def test_a_number_beside_an_array_changes_no_dtype(backend: Backend, name: str, 
     operator, in_numpy = OPERATORS[name]
     for shape, number in product([(), (3,), (2, 1)], NUMBERS):
         x = np.full(shape, 2, dtype=dtype)
-        computed = backend.launch(
-            lambda x, k=number: operator(backend.ops, x, k), *on_device(backend, x)
-        )
-        found, expected = backend.to_numpy(computed), np.asarray(in_numpy(x, float(number)))
+
+        def apply(x: Array, number: float = number) -> Array:
+            return operator(backend.ops, x, number)
+
+        found = computed(backend, apply, *on_device(backend, x))
+        expected = np.asarray(in_numpy(x, float(number)))
         assert (found.dtype.name, found.shape) == (dtype, expected.shape)
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def ones(*shape: int, dtype: str = "float32") -> np.ndarray:
+    """Make an array of ones."""
     return np.ones(shape, dtype)
 
 
 def labels(*shape: int) -> np.ndarray:
+    """Make labels that are all of class 0."""
     return np.zeros(shape, np.int64)
 
 
@@ -178,18 +183,21 @@ MISFITS: dict[str, list[tuple[Any, ...]]] = {
     "cross_entropy": LABELLED,
     "count_correct": LABELLED,
 }
-"""Arguments that do not fit: arrays, and what may follow them."""
+"""Arguments that do not fit: arrays, and in some ops numbers or a list behind them."""
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments"), [(name, one) for name in MISFITS for one in MISFITS[name]]
+    ("name", "arguments"),
+    [(name, arguments) for name in MISFITS for arguments in MISFITS[name]],
 )
 def test_shapes_that_do_not_fit_are_errors(
     load: Load, name: str, arguments: tuple[Any, ...]
 ) -> None:
-    arrays = [one for one in arguments if not isinstance(one, int | list)]
-    backend, rest = load(1), arguments[len(arrays) :]
-    assert_fails(backend, lambda *x: getattr(backend.ops, name)(*x, *rest), *arrays)
+    arrays = [argument for argument in arguments if not isinstance(argument, int | list)]
+    further_arguments = arguments[len(arrays) :]
+    backend = load(1)
+    op = getattr(backend.ops, name)
+    assert_fails(backend, lambda *x: op(*x, *further_arguments), *arrays)
 
 
 def test_gradients_are_of_a_number_and_by_a_parameter(load: Load) -> None:
@@ -197,17 +205,16 @@ def test_gradients_are_of_a_number_and_by_a_parameter(load: Load) -> None:
         backend = load(1)
         assert_fails(backend, backend.ops.value_and_grad(lambda p: p[0]), (x,))
     backend = load(1)
-    assert_fails(
-        backend, backend.ops.value_and_grad(lambda _, x: backend.ops.total(x)), (), ones(2)
-    )
+    without_parameters = backend.ops.value_and_grad(lambda _, x: backend.ops.total(x))
+    assert_fails(backend, without_parameters, (), ones(2))
 
 
 def test_pooling_drops_what_is_left_over(backend: Backend) -> None:
     x = np.arange(25, dtype=np.float32).reshape(1, 1, 5, 5)
-    pooled = backend.launch(
-        lambda images: backend.ops.avg_pool2d(images, 2), *on_device(backend, x)
+    pooled = computed(
+        backend, lambda images: backend.ops.avg_pool2d(images, 2), *on_device(backend, x)
     )
-    np.testing.assert_array_equal(backend.to_numpy(pooled)[0, 0], [[3, 5], [13, 15]])
+    np.testing.assert_array_equal(pooled[0, 0], [[3, 5], [13, 15]])
 
 
 Tensor: TypeAlias = tuple[str, tuple[int, ...]]
@@ -219,6 +226,7 @@ GUARDED = pytest.mark.parametrize("guarded", [False, True])
 
 
 def uniform(drawn: Sequence[Tensor], seed: int) -> Parameters:
+    """Draw arrays of these dtypes and shapes."""
     generator = np.random.default_rng(seed)
     return tuple(
         np.asarray(generator.uniform(-1, 1, shape)).astype(dtype) for dtype, shape in drawn
@@ -232,14 +240,12 @@ def update(
     gradients: Parameters,
     rate: float = 0.5,
 ) -> Parameters:
-    """Descend by one of the two operations."""
+    """Return the parameters after a step by `sgd_while_finite` if it is guarded, else by `sgd`."""
     p, g, guard = on_device(backend, parameters, gradients, ones(1))
     if not guarded:
-        return backend.to_numpy(backend.launch(backend.ops.sgd, p, g, rate))
-    updated, guard = backend.to_numpy(
-        backend.launch(backend.ops.sgd_while_finite, p, g, rate, guard)
-    )
-    assert (guard.dtype, guard.tolist()) == (np.float32, [1])
+        return computed(backend, backend.ops.sgd, p, g, rate)
+    updated, new_guard = computed(backend, backend.ops.sgd_while_finite, p, g, rate, guard)
+    assert (new_guard.dtype, new_guard.tolist()) == (np.float32, [1])
     return updated
 
 
@@ -249,7 +255,9 @@ def test_parameters_keep_shapes_and_dtypes(
     backend: Backend, guarded: bool, drawn: list[Tensor], seed: int
 ) -> None:
     parameters, gradients = uniform(drawn, seed), uniform(drawn, seed + 1)
-    expected = [np.asarray(a - b / 2, a.dtype) for a, b in zip(parameters, gradients, strict=True)]
+    expected = []
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        expected.append(np.asarray(parameter - gradient / 2, parameter.dtype))
     assert_close(update(backend, guarded, parameters, gradients), expected)
 
 
@@ -266,20 +274,24 @@ def test_any_number_of_parameters_is_updated(backend: Backend, guarded: bool, co
 def test_a_gradient_that_is_not_finite_changes_nothing_from_then_on(
     backend: Backend, dtype: str, bad: float
 ) -> None:
-    parameters, broken = ((np.array(number, dtype), ones(2, 2)) for number in (1, bad))
-    value, guard = on_device(backend, parameters, ones(1))
+    parameters = finite_gradients = np.array(1, dtype), ones(2, 2)
+    broken_gradients = np.array(bad, dtype), ones(2, 2)
+    updated, guard = on_device(backend, parameters, ones(1))
     guards = [guard]
-    for gradients in (parameters, broken, parameters):
-        result = backend.launch(
-            backend.ops.sgd_while_finite, value, *on_device(backend, gradients), 0.5, guards[-1]
-        )
-        value = result[0]
+
+    for gradients in (finite_gradients, broken_gradients, finite_gradients):
+        (loaded,) = on_device(backend, gradients)
+        result = backend.launch(backend.ops.sgd_while_finite, updated, loaded, 0.5, guards[-1])
+        updated = result[0]
         guards.append(result[1])
-    assert_close(backend.to_numpy(value), [np.asarray(x / 2, x.dtype) for x in parameters])
-    found = [backend.to_numpy(guard) for guard in guards]
-    assert [(guard.dtype, guard.shape) for guard in found] == [(np.float32, (1,))] * 4
-    # The guard is not consumed.
-    np.testing.assert_array_equal(np.concatenate(found), [1, 1, np.nan, np.nan])
+
+    # Only the first step has changed them.
+    assert_close(backend.to_numpy(updated), [np.asarray(x / 2, x.dtype) for x in parameters])
+    guards_in_numpy = [backend.to_numpy(guard) for guard in guards]
+    for guard in guards_in_numpy:
+        assert (guard.dtype, guard.shape) == (np.float32, (1,))
+    # Guards are not consumed, so the earlier ones can be read.
+    np.testing.assert_array_equal(np.concatenate(guards_in_numpy), [1, 1, np.nan, np.nan])
 
 
 @GUARDED
@@ -288,25 +300,30 @@ def test_a_gradient_that_is_not_finite_changes_nothing_from_then_on(
 def test_a_rate_is_a_number_of_python_s_or_numpy_s(
     backend: Backend, guarded: bool, rate: float, dtype: str
 ) -> None:
-    of_ones = ones(3, dtype=dtype), ones(dtype=dtype)
-    found = update(backend, guarded, of_ones, of_ones, rate)
-    assert_close(found, [np.asarray(x - float(rate), x.dtype) for x in of_ones])
+    parameters = gradients = ones(3, dtype=dtype), ones(dtype=dtype)
+    updated = update(backend, guarded, parameters, gradients, rate)
+    assert_close(updated, [np.asarray(x - float(rate), x.dtype) for x in parameters])
 
 
 @GUARDED
 @given(
-    own=tensors,
-    other=tensors,
+    tensor=tensors,
+    other_tensor=tensors,
     before=st.lists(tensors, max_size=2),
     after=st.lists(tensors, max_size=2),
 )
 def test_a_gradient_of_another_shape_or_dtype_is_an_error(
-    load: Load, guarded: bool, own: Tensor, other: Tensor, before: list[Tensor], after: list[Tensor]
+    load: Load,
+    guarded: bool,
+    tensor: Tensor,
+    other_tensor: Tensor,
+    before: list[Tensor],
+    after: list[Tensor],
 ) -> None:
-    assume(own != other)
-    refuse(
-        load(1), guarded, uniform([*before, own, *after], 1), uniform([*before, other, *after], 2)
-    )
+    assume(tensor != other_tensor)
+    parameters = uniform([*before, tensor, *after], seed=1)
+    gradients = uniform([*before, other_tensor, *after], seed=2)
+    refuse(load(1), guarded, parameters, gradients)
 
 
 @GUARDED
@@ -315,12 +332,13 @@ def test_gradients_of_another_number_are_an_error(
     load: Load, guarded: bool, drawn: list[Tensor], count: int
 ) -> None:
     assume(count != len(drawn))
-    refuse(
-        load(1), guarded, uniform(drawn, 1), uniform([*drawn, *drawn, *drawn, *drawn][:count], 2)
-    )
+    drawn_repeatedly = drawn * 4
+    gradients = uniform(drawn_repeatedly[:count], seed=2)
+    refuse(load(1), guarded, uniform(drawn, seed=1), gradients)
 
 
 def refuse(backend: Backend, guarded: bool, parameters: Parameters, gradients: Parameters) -> None:
+    """Assert that an update fails as a computation."""
     with pytest.raises(ComputationError, match=backend.name):
         update(backend, guarded, parameters, gradients)
 
@@ -328,11 +346,10 @@ def refuse(backend: Backend, guarded: bool, parameters: Parameters, gradients: P
 @GUARDED
 def test_updates_may_be_made_within_a_launched_function(backend: Backend, guarded: bool) -> None:
     ops = backend.ops
+    differentiate = ops.value_and_grad(lambda p, x: ops.total(ops.multiply(p[0], x)))
 
     def step(parameters: Array, x: Array, guard: Array) -> Array:
-        _, gradients = ops.value_and_grad(lambda p, x: ops.total(ops.multiply(p[0], x)))(
-            parameters, x
-        )
+        _, gradients = differentiate(parameters, x)
         if guarded:
             return ops.sgd_while_finite(parameters, gradients, 0.5, guard)
         return ops.sgd(parameters, gradients, 0.5), guard
@@ -345,10 +362,9 @@ def test_updates_may_be_made_within_a_launched_function(backend: Backend, guarde
 
 
 def test_squares_that_float64_can_hold_are_finite(backend: Backend) -> None:
-    loaded = on_device(backend, (np.ones(2),), (np.full(2, 1e30),), (ones(1),))
-    descend = backend.ops.sgd_while_finite
-    updated, guard = backend.to_numpy(
-        backend.launch(lambda p, g, one: descend(p, g, 1e-30, one[0]), *loaded)
+    parameters, gradients, guard = on_device(backend, (np.ones(2),), (np.full(2, 1e30),), ones(1))
+    updated, guard = computed(
+        backend, backend.ops.sgd_while_finite, parameters, gradients, 1e-30, guard
     )
     np.testing.assert_allclose(updated[0], [0, 0], atol=1e-12)
     np.testing.assert_array_equal(guard, [1])

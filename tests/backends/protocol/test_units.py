@@ -9,13 +9,15 @@ import pytest
 
 from backends import Array, Backend, Ops
 from backends.arrays import tree_leaves
-from tests.backends.protocol.arrays import assert_equal, full
+from tests.backends.protocol.arrays import assert_equal, computed, full
 from tests.backends.protocol.test_memory import consume
 
 Fn = Callable[..., Array]
 
 
 def increments(ops: Ops) -> Fn:
+    """Make a function of a hundred additions."""
+
     def increment(x: Array) -> Array:
         for _ in range(100):
             x = ops.add(x, 1.0)
@@ -25,55 +27,83 @@ def increments(ops: Ops) -> Fn:
 
 
 def step(ops: Ops) -> Fn:
-    descend = ops.value_and_grad(lambda p, x: ops.total(ops.multiply(p[0], x)))
+    """Make a training step: the gradient of a loss, and a descent by it."""
+    differentiate = ops.value_and_grad(lambda p, x: ops.total(ops.multiply(p[0], x)))
 
     def update(p: tuple[Array, ...], x: Array) -> Array:
-        value, gradients = descend(p, x)
-        return ops.add(ops.sgd(p, gradients, 0.5)[0], value)
+        value, gradients = differentiate(p, x)
+        (updated,) = ops.sgd(p, gradients, 0.5)
+        return ops.add(updated, value)
 
     return update
 
 
+def seven_products(ops: Ops) -> Fn:
+    """Make a function that multiplies a matrix by itself seven times."""
+    return lambda x: tuple(ops.matmul(x, x) for _ in range(7))
+
+
+def network(ops: Ops) -> Fn:
+    """Make a convolution with its weight and bias, a clip, a pooling and a flattening."""
+
+    def apply(weight_and_bias: Array, images: Array) -> Array:
+        convolved = ops.conv2d(images, *weight_and_bias)
+        pooled = ops.avg_pool2d(ops.relu(convolved), 2)
+        return ops.flatten(pooled)
+
+    return apply
+
+
+def nested_values(ops: Ops) -> Fn:
+    """Make a function whose result is a tuple within a tuple."""
+
+    def compute(p: Array, x: Array) -> Array:
+        squares = ops.power(ops.relu(p[1]), 2)
+        return ops.multiply(p[0], p[1]), (squares, ops.add(x, p[0]))
+
+    return compute
+
+
+def one_result_twice(ops: Ops) -> Fn:
+    """Make a function that returns one array as two results."""
+
+    def compute(x: Array) -> Array:
+        y = ops.add(x, 1.0)
+        return y, y
+
+    return compute
+
+
 WORK: dict[str, tuple[Callable[[Ops], Fn], tuple[object, ...]]] = {
-    "products": (lambda ops: lambda x: tuple(ops.matmul(x, x) for _ in range(7)), ((5, 5),)),
+    "products": (seven_products, ((5, 5),)),
     "increments": (increments, ((1, 2),)),
-    "a network": (
-        lambda ops: lambda w, x: ops.flatten(ops.avg_pool2d(ops.relu(ops.conv2d(x, *w)), 2)),
-        (((4, 1, 3, 3), (4,)), (3, 1, 12, 12)),
-    ),
-    "nested values": (
-        lambda ops: (
-            lambda p, x: (
-                ops.multiply(p[0], p[1]),
-                (ops.power(ops.relu(p[1]), 2), ops.add(x, p[0])),
-            )
-        ),
-        (((3, 3), (3, 3)), (3, 3)),
-    ),
+    "a network": (network, (((4, 1, 3, 3), (4,)), (3, 1, 12, 12))),
+    "nested values": (nested_values, (((3, 3), (3, 3)), (3, 3))),
     "an unused argument": (lambda ops: lambda x, y: ops.total(y, 0), ((2,), (3, 4))),
     "no dimensions": (lambda ops: lambda x: ops.add(ops.total(x), ops.total(x)), ((2, 3),)),
     "no elements": (lambda ops: lambda x: ops.add(x, 2.0), ((0, 3),)),
     "parts": (lambda ops: lambda x: ops.split(x, (2, 3)), ((5,),)),
     "zeros": (lambda ops: ops.zeros_like, ((5,),)),
-    # What is no plain composition.
+    # The following are no plain compositions of operations.
     "an argument": (lambda ops: lambda x, y: y, ((2,), (3,))),
-    "one result twice": (lambda ops: lambda x: (lambda y: (y, y))(ops.add(x, 1.0)), ((2,),)),
+    "one result twice": (one_result_twice, ((2,),)),
     "a concatenation": (lambda ops: lambda x, y: ops.concatenate((x, y)), ((2,), (3,))),
     "a copy": (lambda ops: ops.to_host, ((2,),)),
     "a step": (step, (((3, 2),), (3, 2))),
 }
 
 
-def loaded(backend: Backend, shapes: object, seed: int = 0, device: int = 1) -> Array:
+def loaded(backend: Backend, shapes: object, seed: int) -> Array:
+    """Load arrays of random numbers, or tuples of them, for the arguments of a function."""
     generator = np.random.default_rng(seed)
 
     def load(shape: object) -> Array:
         assert isinstance(shape, tuple)
-        if all(isinstance(length, int) for length in shape):
-            return backend.asarray(
-                generator.standard_normal(shape).astype(np.float32), backend.devices[device]
-            )
-        return tuple(load(one) for one in shape)
+        is_shape_of_array = all(isinstance(length, int) for length in shape)
+        if not is_shape_of_array:
+            return tuple(load(item) for item in shape)
+        numbers = generator.standard_normal(shape).astype(np.float32)
+        return backend.asarray(numbers, backend.devices[1])
 
     return load(shapes)
 
@@ -84,46 +114,45 @@ def test_a_unit_computes_what_its_function_does(backend: Backend, name: str) -> 
     fn = make(backend.ops)
     unit = backend.ops.as_unit(fn)
     for seed in range(3):
-        expected = backend.to_numpy(backend.launch(fn, *loaded(backend, shapes, seed)))
-        found = backend.to_numpy(backend.launch(unit, *loaded(backend, shapes, seed)))
-        for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
-            np.testing.assert_array_equal(one, other)
-            assert one.dtype == other.dtype
+        expected = computed(backend, fn, *loaded(backend, shapes, seed))
+        found = computed(backend, unit, *loaded(backend, shapes, seed))
+        for array, expected_array in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+            np.testing.assert_array_equal(array, expected_array)
+            assert array.dtype == expected_array.dtype
 
 
 def test_a_unit_takes_other_shapes_dtypes_and_devices(backend: Backend) -> None:
     unit = backend.ops.as_unit(lambda x, y: backend.ops.matmul(x, y))
-    for rows, dtype, place in [
-        (2, "float32", 0),
-        (3, "float32", 0),
-        (2, "float64", 0),
-        (2, "float32", 1),
-    ] * 2:
+    kinds = [(2, "float32", 0), (3, "float32", 0), (2, "float64", 0), (2, "float32", 1)]
+    for rows, dtype, position in kinds * 2:
+        device, other_device = backend.devices[position], backend.devices[1 - position]
         x = np.arange(rows * 2, dtype=dtype).reshape(rows, 2)
-        args = [backend.asarray(values, backend.devices[place]) for values in (x, x.T)]
-        found = backend.launch(unit, *args)
-        np.testing.assert_array_equal(backend.to_numpy(found), x @ x.T)
-        assert backend.to_numpy(found).dtype == dtype
-        # Sums are of arrays on different devices: it lies where its arguments do.
-        elsewhere = backend.asarray(np.zeros((rows, rows), dtype=dtype), backend.devices[1 - place])
-        backend.wait(backend.allreduce([found, elsewhere]))
+        args = [backend.asarray(x, device), backend.asarray(x.T, device)]
+
+        product = backend.launch(unit, *args)
+
+        np.testing.assert_array_equal(backend.to_numpy(product), x @ x.T)
+        assert backend.to_numpy(product).dtype == dtype
+        # The product lies where its arguments do: a sum takes arrays on different devices only.
+        zeros = backend.asarray(np.zeros((rows, rows), dtype=dtype), other_device)
+        backend.wait(backend.allreduce([product, zeros]))
 
 
 def test_one_array_may_be_several_arguments(backend: Backend) -> None:
     unit = backend.ops.as_unit(lambda x, y: backend.ops.add(backend.ops.multiply(x, 2.0), y))
-    one, other = (full(backend, number, 2) for number in (1, 5))
-    for args, expected in [((one, one), 3), ((one, other), 7), ((other, one), 11)] * 2:
-        assert_equal(backend, backend.launch(unit, *args), [expected] * 2)
+    ones, fives = full(backend, 1, 2), full(backend, 5, 2)
+    for args, expected in [((ones, ones), 3), ((ones, fives), 7), ((fives, ones), 11)] * 2:
+        assert_equal(backend, backend.launch(unit, *args), [expected, expected])
 
 
 def test_results_of_a_unit_are_the_callers_own(backend: Backend) -> None:
     unit = backend.ops.as_unit(lambda x: tuple(backend.ops.matmul(x, x) for _ in range(2)))
     x = full(backend, 1, 3, 3)
-    first, second = (backend.launch(unit, x) for _ in range(2))
-    values = [result[place] for result in (first, second) for place in range(2)]
-    for place, value in enumerate(values):
-        consume(backend, value, (3, 3))
-        for untouched in values[place + 1 :]:
+    first, second = backend.launch(unit, x), backend.launch(unit, x)
+    pending = [first[0], first[1], second[0], second[1]]
+    while pending:
+        consume(backend, pending.pop(0), (3, 3))
+        for untouched in pending:
             assert_equal(backend, untouched, np.full((3, 3), 3))
     assert_equal(backend, x, np.ones((3, 3)))
     assert_equal(backend, backend.launch(unit, x)[0], np.full((3, 3), 3))
@@ -132,10 +161,10 @@ def test_results_of_a_unit_are_the_callers_own(backend: Backend) -> None:
 def test_a_unit_can_be_differentiated(backend: Backend) -> None:
     ops = backend.ops
     square = ops.as_unit(lambda x: ops.multiply(x, x))
-    descend = ops.value_and_grad(lambda p: ops.total(square(p[0])))
+    differentiate = ops.value_and_grad(lambda p: ops.total(square(p[0])))
     x = backend.asarray(np.array([1, 3], dtype=np.float32), backend.devices[0])
     for _ in range(2):
-        value, (gradient,) = backend.to_numpy(backend.launch(descend, (x,)))
+        value, (gradient,) = computed(backend, differentiate, (x,))
         assert value == 10
         np.testing.assert_array_equal(gradient, [2, 6])
         backend.launch(square, x)

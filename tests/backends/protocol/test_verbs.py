@@ -12,9 +12,9 @@ from tests.backends.protocol.arrays import assert_equal, full, products
 
 @pytest.mark.parametrize("target", [0, 1])
 def test_a_copy_has_memory_of_its_own_even_on_its_own_device(backend: Backend, target: int) -> None:
-    terms = [full(backend, 1, 3, device=place) for place in range(2)]
+    terms = [full(backend, 1, 3, device=device) for device in range(2)]
     copy = backend.copy_to(terms[0], backend.devices[target])
-    # The sum takes the memory of what it adds up.
+    # The sum takes the memory of its terms.
     for total in backend.allreduce(terms):
         assert_equal(backend, total, [2, 2, 2])
     assert_equal(backend, copy, [1, 1, 1])
@@ -22,11 +22,10 @@ def test_a_copy_has_memory_of_its_own_even_on_its_own_device(backend: Backend, t
 
 def test_a_copy_waits_for_the_result_that_it_copies(backend: Backend) -> None:
     # Each multiplication doubles the numbers.
-    made = products(backend, full(backend, 2 / 300, 300, 300), 20)
-    copy = backend.copy_to(made, backend.devices[-1])
-    np.testing.assert_allclose(
-        backend.to_numpy(copy), np.full((300, 300), 2**20 * 2 / 300), rtol=1e-3
-    )
+    product = products(backend, full(backend, 2 / 300, 300, 300), 20)
+    copy = backend.copy_to(product, backend.devices[-1])
+    expected = np.full((300, 300), 2**20 * 2 / 300)
+    np.testing.assert_allclose(backend.to_numpy(copy), expected, rtol=1e-3)
 
 
 class Pair(NamedTuple):
@@ -50,15 +49,13 @@ PASSED: dict[str, Callable[[Array], object]] = {
 
 
 def form(value: object) -> object:
-    """Return a value with the types of its lists and tuples, and its arrays left out."""
+    """Return a value with a text in place of each array, and the types of its lists and tuples."""
     if isinstance(value, tuple | list):
         return type(value).__name__, [form(item) for item in value]
-    return (
-        "an array"
-        if hasattr(value, "shape")
-        or value.__class__.__name__.endswith(("Future", "Item", "CudaArray"))
-        else value
-    )
+    is_future = type(value).__name__.endswith(("Future", "Item", "CudaArray"))
+    if is_future or hasattr(value, "shape"):
+        return "an array"
+    return value
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -71,20 +68,20 @@ def test_what_is_passed_on_arrives_as_it_is(backend: Backend, what: str, late: b
     x = full(backend, 1, 2)
     if late:
         x = backend.launch(lambda y: (y, y + 1), x)[1]
-    passed, arrived = PASSED[what](x), []
+    passed = PASSED[what](x)
+    forms_that_arrived = []
 
     def note(y: Array, value: object) -> Array:
-        arrived.append(form(value))
+        forms_that_arrived.append(form(value))
         return y
 
     backend.wait(backend.launch(note, x, passed))
-    assert arrived[0] == form(passed)
+    assert forms_that_arrived[0] == form(passed)
 
 
 def test_tuples_are_values(backend: Backend) -> None:
-    swapped = backend.launch(
-        lambda x: (x[1], (x[0],)), (full(backend, 0, 2), full(backend, 1, 1, 2))
-    )
+    zeros_and_ones = full(backend, 0, 2), full(backend, 1, 1, 2)
+    swapped = backend.launch(lambda x: (x[1], (x[0],)), zeros_and_ones)
     ones, (zeros,) = backend.to_numpy(backend.copy_to(swapped, backend.devices[-1]))
     np.testing.assert_array_equal(ones, [[1, 1]])
     np.testing.assert_array_equal(zeros, [0, 0])
@@ -94,15 +91,11 @@ def test_tuples_are_values(backend: Backend) -> None:
 def test_vectors_are_split_and_concatenated(backend: Backend) -> None:
     device = backend.devices[1]
     x = np.arange(10, dtype=np.int64)
-    parts = backend.launch(
+    sections = backend.launch(
         lambda whole: backend.ops.split(whole, (3, 0, 5, 2)), backend.asarray(x, device)
     )
-    assert [part.tolist() for part in backend.to_numpy(parts)] == [
-        [0, 1, 2],
-        [],
-        [3, 4, 5, 6, 7],
-        [8, 9],
-    ]
-    turned = backend.launch(backend.ops.concatenate, (parts[2], parts[1], parts[0]))
+    found = [section.tolist() for section in backend.to_numpy(sections)]
+    assert found == [[0, 1, 2], [], [3, 4, 5, 6, 7], [8, 9]]
+    turned = backend.launch(backend.ops.concatenate, (sections[2], sections[1], sections[0]))
     np.testing.assert_array_equal(backend.to_numpy(turned), [3, 4, 5, 6, 7, 0, 1, 2])
     assert backend.to_numpy(turned).dtype == x.dtype

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 import backends
-from backends import Backend
+from backends import Array, Backend
 from backends.conformance import Limits, search
 from backends.host import available_cores
 from parallel_core.comparison.cells import Cell
@@ -27,9 +27,15 @@ def two_workers(require: Callable[[str], None]) -> Backend:
 
 def test_two_independent_operators_of_one_device_run_at_once(two_workers: Backend) -> None:
     meeting = threading.Barrier(2)
+
+    def meet(x: Array) -> Array:
+        meeting.wait(20)
+        return x
+
     x = full(two_workers, 1, 2)
-    for met in [two_workers.launch(lambda x: meeting.wait(20) and x, x) for _ in range(2)]:
-        two_workers.wait(met)
+    results = [two_workers.launch(meet, x) for _ in range(2)]
+    for result in results:
+        two_workers.wait(result)
 
 
 @pytest.mark.parametrize(
@@ -48,8 +54,8 @@ def test_random_programs_give_numpy_s_numbers(
     require(name)
     limits = Limits(seed=1, programs=programs, devices=2, deadline=60)
     load = partial(backends.load, name, device_kind="cpu", engine="async", threads_per_device=1)
-    found = search(partial(load, workers_per_device=workers, variants=variants), limits)
-    assert [one.finding for one in found] == []
+    load_with_workers = partial(load, workers_per_device=workers, variants=variants)
+    assert [found.finding for found in search(load_with_workers, limits)] == []
 
 
 def test_cores_are_divided_among_all_workers(require: Callable[[str], None]) -> None:

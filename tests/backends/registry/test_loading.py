@@ -72,9 +72,7 @@ def test_more_gpus_than_exist_are_refused(
 
 @pytest.fixture
 def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not let MXNet's library be asked for its kernels while MXNet is hidden: the answer would
-    be kept.
-    """
+    """Keep the answer about MXNet's kernels from being asked, and kept, while MXNet is hidden."""
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
 
 
@@ -147,6 +145,7 @@ def test_a_framework_imported_with_other_settings_is_refused(
 def plug_in(
     folder: Path, distribution: str, entry: str, group: str = "parallel_core.backends"
 ) -> None:
+    """Install a distribution in a folder, with an entry point in a group and no code."""
     metadata = folder / f"{distribution}-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text(
@@ -160,13 +159,14 @@ Install = Callable[[str, str], None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Install a plug-in in this process: its entry points, and the code of the module `plug_in`."""
+    """Return a function that installs a plug-in in this process."""
 
     def install(entries: str, code: str) -> None:
+        """Install the entry points, and the module `plug_in` with some code."""
         plug_in(tmp_path, "plug-in", entries)
         (tmp_path / "plug_in.py").write_text(code)
         monkeypatch.syspath_prepend(tmp_path)
-        # Another test's has the same name.
+        # Another test's module has the same name.
         sys.modules.pop("plug_in", None)
 
     return install
@@ -255,11 +255,11 @@ def test_a_plug_in_written_against_the_protocol_runs_an_experiment(
 ) -> None:
     install("mine = plug_in:MineBackend", PLUG_IN.read_text())
     assert len(backends.load("mine", 3).devices) == 3
-    done = program(
-        "run", "parallel", "--backend", "mine", "--size", "100", "--rounds", "2", "--json", "-"
-    )
-    result = json.loads(done.stdout)
-    assert (result["backend"]["name"], result["backend"]["devices"]) == ("mine", ["cpu:1", "cpu:2"])
+    command = "run parallel --backend mine --size 100 --rounds 2 --json -"
+    completed = program(*command.split())
+    result = json.loads(completed.stdout)
+    assert result["backend"]["name"] == "mine"
+    assert result["backend"]["devices"] == ["cpu:1", "cpu:2"]
     assert result["metrics"]["parallel_speedup"] > 0
 
 
@@ -279,19 +279,20 @@ VARIANTS = (
 def test_a_plug_in_brings_variants_of_its_own(
     install: Install, program: RunProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What is declared is read once in a process.
+    # A process reads declared variants only once.
     monkeypatch.setattr(variants, "_declared", cache(variants._declared.__wrapped__))
     install("mine = plug_in:OFFER", VARIANTS_OF_MINE)
     assert choose_variants("mine", "async", ["lazy-on", "copy-on-own-queue"]) == ("lazy-on",)
-    for framework, message in (
-        ("mine", "^the variants 'lazy-on' and 'lazy-off' exclude each other: choose one of them$"),
-        (
-            "torch",
-            "^torch has no variant 'lazy-on', for only mine is lazy .known for torch: copy-on-o",
-        ),
+    with pytest.raises(
+        BackendError,
+        match=r"^the variants 'lazy-on' and 'lazy-off' exclude each other: choose one of them$",
     ):
-        with pytest.raises(BackendError, match=message):
-            choose_variants(framework, "async", ["lazy-on", "lazy-off"])
+        choose_variants("mine", "async", ["lazy-on", "lazy-off"])
+    with pytest.raises(
+        BackendError,
+        match=r"^torch has no variant 'lazy-on', for only mine is lazy .known for torch: copy-on-o",
+    ):
+        choose_variants("torch", "async", ["lazy-on", "lazy-off"])
     assert in_words("copy-on-compute-queue") == ("mine", "mxnet on CPUs", "torch")
     explained = program(
         "run", "data-parallel", "--explain", "--backend", "mine", "--device-kind", "cpu"
@@ -300,7 +301,7 @@ def test_a_plug_in_brings_variants_of_its_own(
 
 
 def threads_of(name: str) -> set[int]:
-    """Return how many threads a framework takes for what the calling thread computes."""
+    """Return the numbers of threads with which a framework computes on the calling thread."""
     if name == "torch":
         import torch
 
@@ -316,9 +317,12 @@ def test_a_synchronous_backend_says_how_many_threads_a_later_load_has_left_it(
 ) -> None:
     require(name)
     first = backends.load(name, 1, "cpu", "sync", 2)
-    assert (threads_of(name), first.threads_per_device) == ({2}, 2)
+    assert threads_of(name) == {2}
+    assert first.threads_per_device == 2
     second = backends.load(name, 1, "cpu", engine, 1)
-    assert (threads_of(name), first.threads_per_device, second.threads_per_device) == ({1}, 1, 1)
+    assert threads_of(name) == {1}
+    assert first.threads_per_device == 1
+    assert second.threads_per_device == 1
 
 
 def test_readers_know_each_framework_by_its_own_name() -> None:

@@ -16,14 +16,17 @@ Loss = Callable[..., Any]
 
 
 def shifted(x: Any) -> Any:
+    """Add one to each element."""
     return ops.add(x, 1.0)
 
 
 def both(p: Any) -> Any:
+    """Add two parameters, flattened."""
     return ops.add(ops.flatten(p[0]), ops.flatten(p[1]))
 
 
 def weigh(x: Any) -> Any:
+    """Sum the products of elements and these elements plus two."""
     return ops.total(ops.multiply(x, ops.add(x, 2.0)))
 
 
@@ -59,5 +62,7 @@ def test_gradients_share_memory_with_nothing_and_may_be_overwritten_when_announc
     differentiate = ops.value_and_grad(SHARING_LOSSES[loss])
     check_apart((differentiate(parameters), parameters))
     differentiate.function(announce, parameters)
-    for place, wanted in enumerate(expected):
-        torch.testing.assert_close(announced.get((1, place), torch.zeros_like(wanted)), wanted)
+    for position, expected_gradient in enumerate(expected):
+        zeros = torch.zeros_like(expected_gradient)
+        gradient = announced.get((1, position), zeros)
+        torch.testing.assert_close(gradient, expected_gradient)

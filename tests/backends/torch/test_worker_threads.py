@@ -20,6 +20,7 @@ def torch_is_there(require: Callable[[str], None]) -> None:
 
 
 def ones(backend: Backend, device: int = 0) -> Array:
+    """Load two ones on a device."""
     return backend.asarray(np.ones(2, dtype=np.float32), backend.devices[device])
 
 
@@ -68,6 +69,7 @@ def test_dropping_a_backend_ends_its_threads(workers: int) -> None:
 
 
 def fail(*_: Any) -> Any:
+    """Fail, whatever the arguments are."""
     raise ValueError("no")
 
 
@@ -80,21 +82,24 @@ def test_a_failure_names_the_device_that_failed(verb: str, workers: int) -> None
         x = backend.copy_to(x, backend.devices[device])
         x = backend.launch(backend.ops.add, x, ones(backend, device))
     with pytest.raises(ComputationError, match="torch on cpu:2: ValueError: no"):
-        getattr(backend, verb)(*() if verb == "waitall" else (x,))
+        if verb == "waitall":
+            backend.waitall()
+        else:
+            getattr(backend, verb)(x)
 
 
 def test_thousands_of_dependents_make_no_long_traceback() -> None:
     backend = backends.load("torch", 2, "cpu", "async", 1)
     x = backend.launch(fail, ones(backend))
     for number in range(5000):
-        x = (
-            backend.copy_to(x, backend.devices[1])
-            if number % 500 == 0
-            else backend.launch(backend.ops.add, x, 1.0)
-        )
+        if number % 500 == 0:
+            x = backend.copy_to(x, backend.devices[1])
+        else:
+            x = backend.launch(backend.ops.add, x, 1.0)
     with pytest.raises(ComputationError) as caught:
         backend.waitall()
-    assert len("".join(traceback.format_exception(caught.value)).splitlines()) < 60
+    text = "".join(traceback.format_exception(caught.value))
+    assert len(text.splitlines()) < 60
 
 
 def test_what_is_no_array_cannot_be_read(engine: str) -> None:

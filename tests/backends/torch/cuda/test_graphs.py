@@ -31,28 +31,26 @@ def test_a_training_that_is_replayed_gives_numpy_s_losses(
     on_made_up_gpus: Load, names: str
 ) -> None:
     # The last batch of an epoch is a short one, and shares are uneven.
-    data, chosen = synthetic("a test needs no more", train=50, test=10), Settings(4, 19)
+    data, settings = synthetic("a test needs no more", train=50, test=10), Settings(4, 19)
+
+    def losses(backend: Backend) -> list[tuple[float, ...]]:
+        params = [get_params(backend, device) for device in backend.devices]
+        return [epoch.losses for epoch in train(backend, params, data, settings)]
+
     backend, cuda = on_made_up_gpus(names, variants=REPLAY)
     reference = backends.load("numpy", devices=1, threads_per_device=1)
-    found, expected = (
-        [
-            epoch.losses
-            for epoch in train(
-                one, [get_params(one, device) for device in one.devices], data, chosen
-            )
-        ]
-        for one in (backend, reference)
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    np.testing.assert_allclose(losses(backend), losses(reference), rtol=1e-4)
     assert cuda.races == []
-    # Of whole batches and of the last ones: a graph of the step on a device alone, which exchanges
-    # nothing, and otherwise one of the gradient and one of the update on each device.
-    of_a_step = 1 if len(backend.devices) == 1 else 2 * len(backend.devices)
-    assert len(cuda.graphs) == 2 * of_a_step
+    # A single device exchanges nothing, so its step is one graph. Otherwise each device has a graph
+    # of the gradient and one of the update. Whole batches and the last ones have different graphs.
+    device_count = len(backend.devices)
+    graphs_of_step = 1 if device_count == 1 else 2 * device_count
+    assert len(cuda.graphs) == 2 * graphs_of_step
     assert all(graph.replays >= 1 for graph in cuda.graphs)
 
 
 def squares(backend: Backend) -> Any:
+    """Make the gradient of the weighted sum of a parameter's squares."""
     return backend.ops.value_and_grad(
         lambda parameters, x: backend.ops.total(parameters[0] * parameters[0] * x)
     )
@@ -63,8 +61,10 @@ def test_other_shapes_types_and_numbers_are_other_graphs(on_made_up_gpus: Load) 
     (device,) = backend.devices
     for _ in range(ISSUED_AS_USUAL + 2):
         for dtype, length, rate in (("f4", 1, 0.5), ("f8", 1, 0.5), ("f4", 3, 0.5), ("f4", 3, 2)):
-            p, g = (backend.asarray(np.full(length, k, dtype), device) for k in (7, 2))
-            (updated,) = backend.to_numpy(backend.launch(backend.ops.sgd, (p,), (g,), rate))
+            parameter = backend.asarray(np.full(length, 7, dtype), device)
+            gradient = backend.asarray(np.full(length, 2, dtype), device)
+            result = backend.launch(backend.ops.sgd, (parameter,), (gradient,), rate)
+            (updated,) = backend.to_numpy(result)
             np.testing.assert_array_equal(updated, np.full(length, 7 - 2 * rate, dtype))
     assert [graph.replays for graph in cuda.graphs] == [2] * 4
 
@@ -72,11 +72,14 @@ def test_other_shapes_types_and_numbers_are_other_graphs(on_made_up_gpus: Load) 
 def test_what_is_called_differently_each_time_is_issued_as_usual(on_made_up_gpus: Load) -> None:
     backend, cuda = on_made_up_gpus("gpu:0", variants=REPLAY)
     (device,) = backend.devices
-    p, g = (backend.asarray(np.float32([k]), device) for k in (1, 2))
-    for rate in (*range(MAX_CALLS), *[0.5] * 5, *[1] * 5):
-        (updated,) = backend.to_numpy(backend.launch(backend.ops.sgd, (p,), (g,), rate))
+    parameter = backend.asarray(np.float32([1]), device)
+    gradient = backend.asarray(np.float32([2]), device)
+    different_rates = list(range(MAX_CALLS))
+    for rate in (*different_rates, *[0.5] * 5, *[1] * 5):
+        result = backend.launch(backend.ops.sgd, (parameter,), (gradient,), rate)
+        (updated,) = backend.to_numpy(result)
         assert updated == 1 - 2 * rate
-    # One of those that were first may still have a graph.
+    # The rate 1 is one of the first different ones, so its calls still get a graph; 0.5 is not.
     assert [graph.replays for graph in cuda.graphs] == [4]
 
 
@@ -103,13 +106,13 @@ def test_a_function_that_is_let_go_lets_its_graphs_go(on_made_up_gpus: Load, nam
         backend.launch(gradient, (x,), x)
     backend.waitall()
     (graph,) = cuda.graphs
-    memory = {part.memory for part, *_ in graph.accesses}
-    assert any(cuda.users[each] for each in memory)
+    memories = {region.memory for region, *_ in graph.accesses}
+    assert any(cuda.users[memory] for memory in memories)
     graph.operators.clear()
     del gradient
     gc.collect()
     backend.waitall()
-    assert not any(cuda.users[each] for each in memory)
+    assert not any(cuda.users[memory] for memory in memories)
 
 
 def test_a_unit_is_one_launch_from_the_third_on(on_made_up_gpus: Load) -> None:
@@ -129,14 +132,13 @@ def test_units_within_a_gradient_and_within_a_unit_are_issued_as_usual(
     backend, _ = on_made_up_gpus("gpu:0", variants=variants)
     ops, (device,) = backend.ops, backend.devices
     square = ops.as_unit(lambda x: x * x)
-    fourth, gradient = (
-        ops.as_unit(lambda x: square(square(x))),
-        ops.value_and_grad(lambda p: ops.total(square(p[0]))),
-    )
+    fourth_power = ops.as_unit(lambda x: square(square(x)))
+    differentiate = ops.value_and_grad(lambda p: ops.total(square(p[0])))
     for k in range(ISSUED_AS_USUAL + 3):
         x = backend.asarray(np.float32([k]), device)
-        np.testing.assert_array_equal(backend.to_numpy(backend.launch(fourth, x)), [k**4])
-        value, (slope,) = backend.to_numpy(backend.launch(gradient, (x,)))
+        power = backend.launch(fourth_power, x)
+        np.testing.assert_array_equal(backend.to_numpy(power), [k**4])
+        value, (slope,) = backend.to_numpy(backend.launch(differentiate, (x,)))
         assert (value, slope.tolist()) == (k * k, [2 * k])
 
 
@@ -159,10 +161,12 @@ def test_a_label_of_no_class_fails_and_makes_a_replayed_loss_nan(
             labels = backend.launch(lambda y: y + 0, labels)
         return backend.to_numpy(backend.launch(gradient, (x,), labels)[0])
 
-    right = 2 * np.log(2)
-    np.testing.assert_allclose([loss(last) for last in (0, 1, 0, 1)], right, rtol=1e-6)
+    expected_loss = 2 * np.log(2)
+    for right_label in (0, 1, 0, 1):
+        np.testing.assert_allclose(loss(right_label), expected_loss, rtol=1e-6)
     if variants:
-        np.testing.assert_allclose([loss(label), loss(1)], [np.nan, right], rtol=1e-6)
+        assert np.isnan(loss(label))
+        np.testing.assert_allclose(loss(1), expected_loss, rtol=1e-6)
         assert cuda.graphs
     else:
         with pytest.raises(
@@ -193,14 +197,20 @@ def test_gradients_that_are_replayed_share_memory_with_nothing(
 ) -> None:
     backend, cuda = on_made_up_gpus(names, variants=REPLAY)
     device = backend.devices[-1]
-    gradient = backend.ops.value_and_grad(lambda two, x: backend.ops.total((two[0] + two[1]) * x))
-    w, x, new = (backend.asarray(np.full((2, 2), k, dtype=np.float32), device) for k in (1, 2, 9))
-    steps = [backend.launch(gradient, (w, w), x) for _ in range(ISSUED_AS_USUAL + 2)]
-    for step in steps:
-        overwritten = backend.copy_to(new, device, out=step[1][0])
-        value, (_, other) = backend.to_numpy((step[0], (overwritten, step[1][1])))
-        assert value == 16
-        np.testing.assert_array_equal(other, np.full((2, 2), 2))
-    for kept, number in ((w, 1), (x, 2), (new, 9)):
+    differentiate = backend.ops.value_and_grad(
+        lambda parameters, x: backend.ops.total((parameters[0] + parameters[1]) * x)
+    )
+
+    def load(number: float) -> Any:
+        return backend.asarray(np.full((2, 2), number, dtype=np.float32), device)
+
+    w, x, nines = load(1), load(2), load(9)
+    results = [backend.launch(differentiate, (w, w), x) for _ in range(ISSUED_AS_USUAL + 2)]
+    for result in results:
+        value, first_gradient, second_gradient = result[0], result[1][0], result[1][1]
+        backend.wait(backend.copy_to(nines, device, out=first_gradient))
+        assert backend.to_numpy(value) == 16
+        np.testing.assert_array_equal(backend.to_numpy(second_gradient), np.full((2, 2), 2))
+    for kept, number in ((w, 1), (x, 2), (nines, 9)):
         np.testing.assert_array_equal(backend.to_numpy(kept), np.full((2, 2), number))
     assert cuda.races == []
