@@ -6,85 +6,107 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-IS_3_11, IS_NOT = "exit 0", "exit 1"
+IS_3_11, IS_ANOTHER = "exit 0", "exit 1"
 """What a stand-in for a Python answers when it is asked whether it is Python 3.11."""
 # What pyenv puts on the path answers so, too, if another version is chosen.
-OTHERS = {"path/python3": IS_NOT, "path/python3.11": IS_NOT}
-PYENV, UV = ".pyenv/versions/3.11.9/bin/python", ".local/share/uv/python/cpython-3.11.9/bin/python"
-TOGETHER = {".venv": ("mxnet,torch", "python3")}
-WITHOUT = {".venv": ("torch,jax", "python3")}
+OTHER_PYTHONS = {"path/python3": IS_ANOTHER, "path/python3.11": IS_ANOTHER}
+PYENV = ".pyenv/versions/3.11.9/bin/python"
+UV = ".local/share/uv/python/cpython-3.11.9/bin/python"
+
+
+class Environment(NamedTuple):
+    """What an environment holds, and the Python that makes it."""
+
+    extras: str
+    python: str
+
+
+WITH_MXNET = {".venv": Environment("mxnet,torch", "python3")}
+WITHOUT_MXNET = {".venv": Environment("torch,jax", "python3")}
+
+
+def beside_another_python(mxnet_python: str) -> dict[str, Environment]:
+    """Return the environments where MXNet has a Python of its own."""
+    return {**WITHOUT_MXNET, ".venv-mxnet": Environment("mxnet,test", mxnet_python)}
+
+
+def variables_without(*prefixes: str) -> dict[str, str]:
+    """Return the variables of the environment but those that begin so.
+
+    `make test` hands its own variables down, which are not for the commands that tests start.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+
+
+def write_program(path: Path, answer: str) -> None:
+    """Write a program that answers with a status."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{answer}\n")
+    path.chmod(0o755)
 
 
 @pytest.mark.parametrize(
     ("pythons", "arguments", "environments"),
     [
-        ({"path/python3": IS_3_11}, (), TOGETHER),
+        ({"path/python3": IS_3_11}, (), WITH_MXNET),
         # Beside another Python, MXNet has a 3.11 wherever it is.
-        *(
-            (
-                {**OTHERS, place: IS_3_11},
-                (),
-                {**WITHOUT, ".venv-mxnet": ("mxnet,test", place.removeprefix("path/"))},
-            )
-            for place in ("path/python3.11", PYENV, UV)
+        (
+            {**OTHER_PYTHONS, "path/python3.11": IS_3_11},
+            (),
+            beside_another_python("python3.11"),
         ),
+        ({**OTHER_PYTHONS, PYENV: IS_3_11}, (), beside_another_python(PYENV)),
+        ({**OTHER_PYTHONS, UV: IS_3_11}, (), beside_another_python(UV)),
         # Without any, the rest is installed, and MXNet stays in the comparison.
-        (OTHERS, ("PYTHON_3_11=",), WITHOUT),
+        (OTHER_PYTHONS, ("PYTHON_3_11=",), WITHOUT_MXNET),
         # An environment that was made decides before the Python on the path.
-        ({**OTHERS, ".venv/bin/python": IS_3_11}, (), TOGETHER),
+        ({**OTHER_PYTHONS, ".venv/bin/python": IS_3_11}, (), WITH_MXNET),
     ],
 )
 def test_a_demonstration_makes_what_the_pythons_that_are_there_can_run(
     pythons: Mapping[str, str],
     arguments: tuple[str, ...],
-    environments: object,
+    environments: Mapping[str, Environment],
     root: Path,
     tmp_path: Path,
 ) -> None:
     for name, answer in pythons.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"#!/bin/sh\n{answer}\n")
-        (tmp_path / name).chmod(0o755)
+        write_program(tmp_path / name, answer)
     shutil.copy(root / "Makefile", tmp_path)
     for name in ("setup.cfg", "pyproject.toml", "constraints.txt"):
         (tmp_path / name).touch()
-    # `make test PYTHON=…` hands its own variables down.
-    own = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("MAKE", "MFLAGS", "PYTHON"))
-    }
-    own |= {"PATH": f"{tmp_path}/path:/usr/bin:/bin", "HOME": str(tmp_path)}
+    variables = variables_without("MAKE", "MFLAGS", "PYTHON")
+    variables |= {"PATH": f"{tmp_path}/path:/usr/bin:/bin", "HOME": str(tmp_path)}
     command = ["make", "--no-print-directory", "--dry-run", "demo", *arguments]
-    planned = subprocess.run(
-        command, cwd=tmp_path, env=own, capture_output=True, text=True, check=True
+    commands = subprocess.run(
+        command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
     ).stdout
-    extras = {name: extras for extras, name in re.findall(r"installing (\S+) into (\S+),", planned)}
-    made_by = {name: python for python, name in re.findall(r"\|\| (\S+) -m venv (\S+)", planned)}
-    assert {
-        name: (extras[name], made_by[name].removeprefix(f"{tmp_path}/")) for name in extras
-    } == environments
-    compared = "mxnet,torch" if environments == TOGETHER else "mxnet,torch,jax"
-    assert planned.rstrip().endswith(
-        f".venv/bin/parallel-core compare --quick --backends {compared}"
-    )
+    extras_and_folders = re.findall(r"installing (\S+) into (\S+),", commands)
+    pythons_and_folders = re.findall(r"\|\| (\S+) -m venv (\S+)", commands)
+    python_of = {folder: python for python, folder in pythons_and_folders}
+    planned = {
+        folder: Environment(extras, python_of[folder].removeprefix(f"{tmp_path}/"))
+        for extras, folder in extras_and_folders
+    }
+    assert planned == environments
+    frameworks = "mxnet,torch" if environments == WITH_MXNET else "mxnet,torch,jax"
+    compare = f".venv/bin/parallel-core compare --quick --backends {frameworks}"
+    assert commands.rstrip().endswith(compare)
 
 
 def test_an_environment_that_cannot_be_made_is_one_line(root: Path, tmp_path: Path) -> None:
     shutil.copy(root / "Makefile", tmp_path)
-    for name in ("setup.cfg", "pyproject.toml", "constraints.txt", "python", ".venv"):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{IS_3_11}\n")
-    (tmp_path / "python").chmod(0o755)
+    for name in ("setup.cfg", "pyproject.toml", "constraints.txt", ".venv"):
+        (tmp_path / name).touch()
+    write_program(tmp_path / "python", IS_3_11)
     command = ["make", "--no-print-directory", "demo", f"PYTHON={tmp_path}/python"]
-    # `make test` runs this, and what it tells its own commands is not for this one.
-    own = {
-        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
-    }
+    variables = variables_without("MAKE", "MFLAGS")
     done = subprocess.run(
-        command, cwd=tmp_path, env=own, capture_output=True, text=True, check=False
+        command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
     )
     (line,) = done.stdout.splitlines()
     assert done.returncode == 2

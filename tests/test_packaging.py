@@ -13,12 +13,13 @@ from parallel_core.system.files import RUNS
 
 
 def names(requirements: str) -> set[str]:
-    return {
-        re.split(r"[<>=;\[ ]", line)[0].lower() for line in requirements.split("\n") if line.strip()
-    }
+    """Return the names of the packages that are required, one a line."""
+    lines = [line for line in requirements.split("\n") if line.strip()]
+    return {re.split(r"[<>=;\[ ]", line)[0].lower() for line in lines}
 
 
 def read(root: Path) -> configparser.ConfigParser:
+    """Return what setup.cfg says."""
     parser = configparser.ConfigParser(interpolation=None)
     parser.read(root / "setup.cfg")
     return parser
@@ -26,37 +27,39 @@ def read(root: Path) -> configparser.ConfigParser:
 
 def test_every_direct_requirement_is_constrained(root: Path) -> None:
     config = read(root)
-    wanted = names(config["options"]["install_requires"])
+    required = names(config["options"]["install_requires"])
     for requirements in config["options.extras_require"].values():
-        wanted |= names(requirements)
+        required |= names(requirements)
     lines = (root / "constraints.txt").read_text().splitlines()
-    assert wanted <= {line.split("==")[0].lower() for line in lines if not line.startswith("#")}
+    constrained = {line.split("==")[0].lower() for line in lines if not line.startswith("#")}
+    assert required <= constrained
 
 
 def test_git_ignores_what_the_program_and_make_write(root: Path) -> None:
-    made = [
+    written = [
         f"{RUNS}/comparison/report.html",
         ".venv/ready",
         "docs/_build/html/index.html",
         "dist/parallel_core.whl",
     ]
     ignored = subprocess.run(
-        ["git", "check-ignore", *made], cwd=root, capture_output=True, text=True, check=True
+        ["git", "check-ignore", *written], cwd=root, capture_output=True, text=True, check=True
     )
-    assert ignored.stdout.split() == made
+    assert ignored.stdout.split() == written
 
 
-def test_only_mxnet_is_tied_to_the_old_numpy_and_its_cuda_build_has_the_wheels_that_are_loaded(
-    root: Path,
-) -> None:
+def test_only_mxnet_is_tied_to_the_old_numpy(root: Path) -> None:
     config = read(root)
     extras = config["options.extras_require"]
-    assert [name for name in extras if "numpy<" in extras[name]] == ["mxnet", "mxnet-cu112"]
+    tied = [name for name, requirements in extras.items() if "numpy<" in requirements]
+    assert tied == ["mxnet", "mxnet-cu112"]
     assert "numpy>=" in config["options"]["install_requires"]
-    lines = extras["mxnet-cu112"].split()
-    assert [line for line in lines if line.startswith("nvidia-")] == [
-        wheel.requirement for wheel in WHEELS
-    ]
+
+
+def test_mxnet_s_cuda_build_requires_the_wheels_that_are_loaded(root: Path) -> None:
+    requirements = read(root)["options.extras_require"]["mxnet-cu112"].split()
+    of_nvidia = [requirement for requirement in requirements if requirement.startswith("nvidia-")]
+    assert of_nvidia == [wheel.requirement for wheel in WHEELS]
 
 
 def test_the_citation_is_valid_and_of_this_version(root: Path) -> None:
@@ -70,13 +73,23 @@ def test_the_citation_is_valid_and_of_this_version(root: Path) -> None:
     for work in citation["references"]:
         assert {"type", "title", "authors"} <= work.keys()
     metadata = read(root)["metadata"]
-    assert (citation["version"], citation["license"]) == (metadata["version"], metadata["license"])
+    assert citation["version"] == metadata["version"]
+    assert citation["license"] == metadata["license"]
 
 
-def test_the_changelog_has_its_form_and_its_newest_release_is_this_version(root: Path) -> None:
-    text = (root / "CHANGELOG.md").read_text()
-    unreleased, (version, date), *_ = re.findall(r"^## \[(.+?)\](?: - (\S+))?$", text, re.MULTILINE)
-    assert (unreleased, version) == (("Unreleased", ""), read(root)["metadata"]["version"])
-    assert f"date-released: {date}\n" in (root / "CITATION.cff").read_text()
-    kinds = re.findall(r"^### (.+)$", text, re.MULTILINE)
-    assert {*kinds} <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+def test_the_changelog_s_newest_release_is_this_version(root: Path) -> None:
+    changelog = (root / "CHANGELOG.md").read_text()
+    # Such as "## [Unreleased]" and "## [0.2.0] - 2026-05-30".
+    headings = re.findall(r"^## \[(.+?)\](?: - (\S+))?$", changelog, re.MULTILINE)
+    newest_name, newest_date = headings[0]
+    assert newest_name == "Unreleased"
+    assert newest_date == ""
+    version, release_date = headings[1]
+    assert version == read(root)["metadata"]["version"]
+    assert f"date-released: {release_date}\n" in (root / "CITATION.cff").read_text()
+
+
+def test_the_changelog_groups_changes_by_their_kind(root: Path) -> None:
+    changelog = (root / "CHANGELOG.md").read_text()
+    kinds = set(re.findall(r"^### (.+)$", changelog, re.MULTILINE))
+    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}

@@ -14,15 +14,16 @@ def tracked(*folders: str, suffix: str = "") -> tuple[Path, ...]:
     """Return the tracked files whose names end in `suffix`, of the given folders or of the whole
     tree, in order.
     """
-    if not (ROOT / ".git").exists():  # An unpacked sdist holds what git tracked, and no more.
-        found = (
-            path for folder in folders or (".",) for path in (ROOT / folder).rglob(f"*{suffix}")
-        )
-        return tuple(
-            sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts)
-        )
-    command = ["git", "ls-files", "-z", "--", *folders]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    files = (ROOT / name for name in listed.split("\0") if name and name.endswith(suffix))
+    if (ROOT / ".git").exists():
+        command = ["git", "ls-files", "-z", "--", *folders]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        paths = [ROOT / name for name in listed.stdout.split("\0") if name]
+    else:
+        # An unpacked sdist holds what git tracked, and no more.
+        paths = []
+        for folder in folders or (".",):
+            paths += (ROOT / folder).rglob("*")
+        paths = [path for path in paths if "__pycache__" not in path.parts]
+    files = [path for path in paths if path.name.endswith(suffix)]
     # A file that is removed and not yet committed is tracked still.
     return tuple(sorted(file for file in files if file.is_file()))

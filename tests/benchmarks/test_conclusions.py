@@ -38,110 +38,145 @@ STORED = [
 ]
 
 
+def stored_document(machine: str, name: str) -> dict[str, Any]:
+    """Return what a benchmark stored, in today's words."""
+    text = (RESULTS / machine / f"{name}.json").read_text()
+    for old, new in SINCE.items():
+        text = text.replace(old, new)
+    return json.loads(text)
+
+
+class StoredProcesses:
+    """What the processes of a stored benchmark gave, in place of new processes."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.left = {
+            title: [Measured(**fields) for fields in processes]
+            for title, processes in document["processes"].items()
+        }
+        *_, self.of_last = self.left.values()
+
+    def take_turns(self, variants: Sequence[Variant], *_: int) -> dict[str, list[Measured]]:
+        """Return what each variant's processes gave."""
+        return {variant.name: self.take(variant.name) for variant in variants}
+
+    def take(self, variant: str) -> list[Measured]:
+        """Return what a variant's processes gave, which no other variant gets."""
+        # Frameworks have variants of the same names, and come in order.
+        titles = [title for title in self.left if title.endswith(variant)]
+        # What is said of a variant that is newer is not looked at.
+        return self.left.pop(titles[0]) if titles else self.of_last
+
+
 @pytest.mark.parametrize(("machine", "name"), STORED)
 def test_stored_findings_follow_from_what_the_processes_gave(
     machine: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (RESULTS / machine / f"{name}.json").read_text()
-    for old, new in SINCE.items():
-        text = text.replace(old, new)
-    stored = json.loads(text)
-    left = {title: [Measured(**one) for one in gave] for title, gave in stored["processes"].items()}
-    *_, some = left.values()
-
-    def give(variants: Sequence[Variant], *_: int) -> dict[str, list[Measured]]:
-        given = {}
-        for variant in variants:
-            # Frameworks have variants of the same names, and come in order.
-            titles = [title for title in left if title.endswith(variant.name)]
-            # What is said of a variant that is newer is not looked at.
-            given[variant.name] = left.pop(titles[0]) if titles else some
-        return given
-
+    stored = stored_document(machine, name)
+    processes = StoredProcesses(stored)
     module: Any = import_module(f"benchmarks.{name.replace('/', '.').replace('-', '_')}")
-    monkeypatch.setattr(module, "take_turns", give)
-    monkeypatch.setattr(module, "measured_over", lambda *_: left, raising=False)
-    pythons = [
-        word for framework in FRAMEWORKS for word in ("--python", f"{framework}={sys.executable}")
-    ]
-    done = CliRunner().invoke(
-        module.main, ["--out", str(tmp_path), *(pythons if name.endswith("variants") else [])]
-    )
+    monkeypatch.setattr(module, "take_turns", processes.take_turns)
+    monkeypatch.setattr(module, "measured_over", lambda *_: processes.left, raising=False)
+    arguments = ["--out", str(tmp_path)]
+    if name.endswith("variants"):
+        for framework in FRAMEWORKS:
+            arguments += ["--python", f"{framework}={sys.executable}"]
+    done = CliRunner().invoke(module.main, arguments)
     assert done.exit_code == 0, done.output
-    again = read_json(tmp_path / f"{name}.json")
-    found = {one["name"]: one for one in again["findings"]}
-    for one in (one for one in stored["findings"] if name not in OLD or one["name"] in found):
+
+    document = read_json(tmp_path / f"{name}.json")
+    findings = {finding["name"]: finding for finding in document["findings"]}
+    for stored_finding in stored["findings"]:
+        finding_name = stored_finding["name"]
+        if name in OLD and finding_name not in findings:
+            continue
+        finding = findings[finding_name]
         # By how bounds are drawn now, some are others, and so may be verdicts.
-        computed = found[one["name"]]
-        assert computed["estimate"] == pytest.approx(one["estimate"]), one["name"]
-        assert (computed["unit"], computed["target"]) == (one["unit"], one["target"])
-    row = "| 10 Gbit/s | after | 4,434 | 7.5 ms (13 %) | 4,649 | 4.7 ms (8.5 %) |"
-    assert [row in note.splitlines() for note in again["notes"]] == [True] * (
-        name == "training/network"
-    )
+        assert finding["estimate"] == pytest.approx(stored_finding["estimate"]), finding_name
+        assert finding["unit"] == stored_finding["unit"], finding_name
+        assert finding["target"] == stored_finding["target"], finding_name
+    if name == "training/network":
+        row = "| 10 Gbit/s | after | 4,434 | 7.5 ms (13 %) | 4,649 | 4.7 ms (8.5 %) |"
+        (note,) = document["notes"]
+        assert row in note.splitlines()
+    else:
+        assert document["notes"] == []
     assert (tmp_path / f"{name}.svg").exists() == (name == "training/growth")
 
 
 def test_sums_between_processes_are_held_against_the_stream_of_the_same_process() -> None:
+    def process(drift: float) -> Measured:
+        """Return what a process gave while the machine was this much slower."""
+        sums = (1e-3 * drift, 2e-3 * drift, 9e-3 * drift)
+        return measured(**{"native, 1 MB": sums, "one TCP stream, 1 MB": (1e-3 * drift,)})
+
+    drifting = [process(1.0), process(3.0), process(2.0)]
+    duration, speed, stream_speed, share = processes.of_sums("gloo", drifting, [10**6])
+    assert duration.interval.estimate == pytest.approx(4000)
+    assert duration.unit == "μs"
+    assert speed.interval.estimate == pytest.approx(0.25)
+    assert stream_speed.interval.estimate == pytest.approx(0.5)
     # The machine drifts; the ratio does not.
-    drifting = [
-        measured(
-            **{"native, 1 MB": (1e-3 * d, 2e-3 * d, 9e-3 * d), "one TCP stream, 1 MB": (1e-3 * d,)}
-        )
-        for d in (1.0, 3.0, 2.0)
-    ]
-    taken, speed, stream, share = processes.of_sums("gloo", drifting, [10**6])
-    assert (taken.interval.estimate, taken.unit) == (pytest.approx(4000), "μs")
-    assert (speed.interval.estimate, stream.interval.estimate) == pytest.approx((0.25, 0.5))
-    assert (share.interval.low, share.interval.high) == pytest.approx((50, 50))
+    assert share.interval.low == pytest.approx(50)
+    assert share.interval.high == pytest.approx(50)
 
 
 def test_every_setting_of_variants_on_cpus_is_shown() -> None:
-    on_cpus = {
-        variant.setting
-        for variant in all_variants()
-        if not variant.default and any("cpu" in kinds for kinds in found_on(variant.name).values())
-    }
-    assert on_cpus == set(SHOWN) == {one.setting for one in contrasts()}
+    settings_on_cpus = set()
+    for variant in all_variants():
+        kinds_by_framework = found_on(variant.name)
+        is_on_cpus = any("cpu" in kinds for kinds in kinds_by_framework.values())
+        if is_on_cpus and not variant.default:
+            settings_on_cpus.add(variant.setting)
+    assert set(SHOWN) == settings_on_cpus
+    assert {contrast.setting for contrast in contrasts()} == settings_on_cpus
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that were to measure exercises, in place of which a wrong result is written."""
+    invalid = result(parallel("torch"), {"on all together": 1.0}, problems=("It cannot be.",))
+    commands: list[list[str]] = []
+
+    async def supervise(command: Sequence[str], *_: object) -> Outcome:
+        commands.append(list(command))
+        path = Path(command[command.index("--json") + 1])
+        path.write_text(json.dumps(invalid.as_json()))
+        return Outcome(1, "A table\n", "", timed_out=False)
+
+    monkeypatch.setattr(exercises, "supervise", supervise)
+    return commands
 
 
 def test_a_result_of_an_exercise_is_kept_with_its_problems_and_without_raw_values(
-    monkeypatch: pytest.MonkeyPatch,
+    commands: list[list[str]],
 ) -> None:
-    invalid = result(parallel("torch"), {"on all together": 1.0}, problems=("It cannot be.",))
-    asked: list[str] = []
-
-    async def measure(command: Sequence[str], *_: object) -> Outcome:
-        asked[:] = command
-        Path(command[command.index("--json") + 1]).write_text(json.dumps(invalid.as_json()))
-        return Outcome(1, "A table\n", "", timed_out=False)
-
-    monkeypatch.setattr(exercises, "supervise", measure)
     kept = exercises.run_once("independent-ops", "torch sync", {"size": 80})
-    assert " ".join(asked[3:]).startswith(
+    (command,) = commands
+    assert " ".join(command[3:]).startswith(
         "parallel_core run independent-ops --backend torch --engine sync --size 80 --json "
     )
     assert kept["problems"] == ["It cannot be."]
-    assert (kept["cases"], "environment" in kept) == ([], False)
+    assert kept["cases"] == []
+    assert "environment" not in kept
 
 
-def test_all_sides_of_an_exercise_get_the_sizes_that_the_first_one_chose(
+def test_all_sides_of_an_exercise_get_the_sizes_that_the_first_result_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[Mapping[str, Any]] = []
+    sizes_of_runs: list[Mapping[str, Any]] = []
 
     def run_once(_: str, side: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        asked.append(sizes)
-        return (
-            {"failed": "not installed"}
-            if side == "mxnet"
-            else {"parameters": {"size": 80, "rounds": 5}}
-        )
+        sizes_of_runs.append(sizes)
+        if side == "mxnet":
+            return {"failed": "not installed"}
+        return {"parameters": {"size": 80, "rounds": 5}}
 
     monkeypatch.setattr(exercises, "run_once", run_once)
     monkeypatch.setattr(exercises, "SIDES", ("mxnet", "torch", "torch sync"))
-    assert list(exercises.run_on_sides("parallel")) == ["mxnet", "torch", "torch sync"]
-    assert asked == [{}, {}, {"size": 80}]
+    sides = list(exercises.run_on_sides("parallel"))
+    assert sides == ["mxnet", "torch", "torch sync"]
+    assert sizes_of_runs == [{}, {}, {"size": 80}]
 
 
 def test_a_run_without_a_result_is_kept_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,11 +188,12 @@ def test_a_run_without_a_result_is_kept_with_the_reason(monkeypatch: pytest.Monk
 
 
 def test_a_comparison_without_traces_has_no_picture(tmp_path: Path) -> None:
-    done = CliRunner().invoke(
-        timelines.main, [str(RESULTS / "epyc-2-cores"), "--out", str(tmp_path)]
-    )
-    assert (done.exit_code, done.output.count("\n"), "no traces" in done.output) == (1, 1, True)
-    assert not [*tmp_path.iterdir()]
+    arguments = [str(RESULTS / "epyc-2-cores"), "--out", str(tmp_path)]
+    done = CliRunner().invoke(timelines.main, arguments)
+    (line,) = done.output.splitlines()
+    assert done.exit_code == 1
+    assert "no traces" in line
+    assert list(tmp_path.iterdir()) == []
 
 
 PYTHON = """#!/bin/sh

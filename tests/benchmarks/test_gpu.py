@@ -26,55 +26,76 @@ WORD = {"word": "well"}
 
 
 def test_a_step_that_fails_or_hangs_ends_no_other_and_each_is_kept(tmp_path: Path) -> None:
-    assert not take_missing(MADE_UP, tmp_path, WORD, monotonic() + 600, "none is built in")
-    states = [FAILED, HUNG, FAILED, NOT_RUN, DONE, DONE]
-    assert [kept(step, tmp_path)["state"] for step in MADE_UP] == states
-    works, hangs = kept(WORKS, tmp_path), kept(HANGS, tmp_path)
-    assert (works["status"], works["output"], works["limit"]) == (0, ["well"], 60)
+    all_done = take_missing(MADE_UP, tmp_path, WORD, monotonic() + 600, "none is built in")
+    assert not all_done
+    steps = {step.name: kept(step, tmp_path) for step in MADE_UP}
+    assert {name: step["state"] for name, step in steps.items()} == {
+        "crashes": FAILED,
+        "hangs": HUNG,
+        "wrong": FAILED,
+        "on-gpu": NOT_RUN,
+        "works": DONE,
+        "answers": DONE,
+    }
+    works, hangs, wrong = steps["works"], steps["hangs"], steps["wrong"]
+    assert works["status"] == 0
+    assert works["output"] == ["well"]
+    assert works["limit"] == 60
     assert works["command"].startswith(sys.executable)
-    assert (hangs["output"], hangs["limit"]) == (["well"], 5)
-    assert kept(ANSWERS, tmp_path)["answer"] == [1]
-    assert (kept(WRONG, tmp_path)["status"], kept(CRASHES, tmp_path)["status"]) == (1, -6)
-    assert kept(WRONG, tmp_path)["reason"] == "ValueError: cannot be"
-    assert kept(ON_GPU, tmp_path)["reason"].endswith("none is built in")
+    assert hangs["output"] == ["well"]
+    assert hangs["limit"] == 5
+    assert wrong["status"] == 1
+    assert wrong["reason"] == "ValueError: cannot be"
+    assert steps["crashes"]["status"] == -6
+    assert steps["answers"]["answer"] == [1]
+    assert steps["on-gpu"]["reason"].endswith("none is built in")
 
 
-def test_a_second_call_runs_what_is_missing_and_first_what_was_never_tried_until_the_end(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_run_after_the_end(tmp_path: Path) -> None:
     assert not take_missing([WORKS], tmp_path, WORD, monotonic())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_call_runs_what_is_missing_and_first_what_was_never_tried(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     take_missing([WRONG, WORKS], tmp_path, WORD, monotonic() + 60)
+    # What was written in part counts as not tried.
     (tmp_path / "answers.json").write_text('{"state": "done", "answ')
     capfd.readouterr()
-    assert not take_missing([WRONG, WORKS, ANSWERS, ON_GPU], tmp_path, WORD, monotonic() + 60)
-    assert [line.split(":")[0] for line in capfd.readouterr().out.splitlines()] == [
-        "answers",
-        "on-gpu",
-        "wrong",
-    ]
-    assert take_missing([WORKS, ANSWERS, ON_GPU], tmp_path, WORD, monotonic() + 60)
+    all_done = take_missing([WRONG, WORKS, ANSWERS, ON_GPU], tmp_path, WORD, monotonic() + 60)
+    assert not all_done
+    steps_run = [line.split(":")[0] for line in capfd.readouterr().out.splitlines()]
+    assert steps_run == ["answers", "on-gpu", "wrong"]
+    all_done = take_missing([WORKS, ANSWERS, ON_GPU], tmp_path, WORD, monotonic() + 60)
+    assert all_done
     assert capfd.readouterr().out == ""
 
 
 def test_figures_are_held_against_their_targets(tmp_path: Path) -> None:
-    def done(name: str, output: list[str], answer: object = None) -> None:
-        what = {"state": DONE, "output": output, "answer": answer}
-        (tmp_path / f"{name}.json").write_text(json.dumps(what))
+    def keep(step: str, output: list[str], answer: object = None) -> None:
+        document = {"state": DONE, "output": output, "answer": answer}
+        (tmp_path / f"{step}.json").write_text(json.dumps(document))
 
-    metrics = {"overlap_efficiency": 0.95, "book_overlap_efficiency": 0.1, "price_of_overlap": 0.0}
-    intervals = {"overlap_efficiency": [0.91, 0.99]}
-    done("conformance", ["…", "torch: 300 programs, 400 a minute, all equal to NumPy's"])
-    done("conformance-mixed", ["torch: 82 programs, 90 a minute, 2 found that are not"])
-    done("tests", ["1 failed, 33 passed, 29 skipped, 2 errors in 12.3s"])
-    done(
-        "overlap",
-        [],
-        {"metrics": metrics, "metric_intervals": intervals, "problems": ["A copy is wrong."]},
-    )
+    keep("conformance", ["…", "torch: 300 programs, 400 a minute, all equal to NumPy's"])
+    keep("conformance-mixed", ["torch: 82 programs, 90 a minute, 2 found that are not"])
+    keep("tests", ["1 failed, 33 passed, 29 skipped, 2 errors in 12.3s"])
+    overlap = {
+        "metrics": {
+            "overlap_efficiency": 0.95,
+            "book_overlap_efficiency": 0.1,
+            "price_of_overlap": 0.0,
+        },
+        "metric_intervals": {"overlap_efficiency": [0.91, 0.99]},
+        "problems": ["A copy is wrong."],
+    }
+    keep("overlap", [], overlap)
     gpu.judge(STEPS, tmp_path, "A GPU")
-    written = json.loads((tmp_path / "gpu.json").read_text())
-    assert {one["name"]: (one["estimate"], one["verdict"]) for one in written["findings"]} == {
+    report = json.loads((tmp_path / "gpu.json").read_text())
+    estimates_and_verdicts = {
+        finding["name"]: (finding["estimate"], finding["verdict"]) for finding in report["findings"]
+    }
+    assert estimates_and_verdicts == {
         "conformance: found": (0, "met"),
         "conformance: programs": (300, None),
         "conformance-mixed: found": (2, "missed"),
@@ -85,8 +106,24 @@ def test_figures_are_held_against_their_targets(tmp_path: Path) -> None:
         "overlap: overlap_efficiency": (0.95, "met"),
         "overlap: book_overlap_efficiency": (0.1, None),
     }
-    assert "overlap: A copy is wrong.\n" in written["notes"]
-    assert len([note for note in written["notes"] if NOT_RUN in note]) == len(STEPS) - 4
+    assert "overlap: A copy is wrong.\n" in report["notes"]
+    not_run = [note for note in report["notes"] if NOT_RUN in note]
+    assert len(not_run) == len(STEPS) - 4
+
+
+def build_wheel(folder: Path) -> None:
+    """Write the wheel of a package that holds one empty module."""
+    metadata = {
+        "METADATA": "Metadata-Version: 2.1\nName: made-up-here\nVersion: 1.2\n",
+        "RECORD": "",
+        "WHEEL": (
+            "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
+    }
+    with ZipFile(folder / "made_up_here-1.2-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("made_up_here.py", "")
+        for name, text in metadata.items():
+            wheel.writestr(f"made_up_here-1.2.dist-info/{name}", text)
 
 
 @pytest.mark.long
@@ -96,33 +133,22 @@ def test_packages_come_from_wheels_and_without_those_a_command_gets_them(
     # A search for packages changes both.
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     monkeypatch.setattr(sys, "path", [*sys.path])
+    requirements = ["numpy>=1.22", "made-up-here>=1"]
     wheels, site = tmp_path / "wheels", tmp_path / "site"
     wheels.mkdir()
-    wanted = ["numpy>=1.22", "made-up-here>=1"]
-    gpu.add_packages(wanted, wheels, site)
-    assert (
-        "--dest=wheels "
-        f"{' '.join(f'--platform=manylinux{one}_x86_64' for one in ('_2_28', '_2_27'))}"
-        in (printed := capfd.readouterr().out)
-    )
-    assert "'made-up-here>=1'" in printed
-    about = {"METADATA": "Metadata-Version: 2.1\nName: made-up-here\nVersion: 1.2\n", "RECORD": ""}
-    about["WHEEL"] = (
-        "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    )
-    with ZipFile(wheels / "made_up_here-1.2-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("made_up_here.py", "")
-        for name, text in about.items():
-            wheel.writestr(f"made_up_here-1.2.dist-info/{name}", text)
-    gpu.add_packages(wanted, wheels, site)
+    gpu.add_packages(requirements, wheels, site)
+    command = capfd.readouterr().out
+    platforms = "--platform=manylinux_2_28_x86_64 --platform=manylinux_2_27_x86_64"
+    assert f"--dest=wheels {platforms}" in command
+    assert "'made-up-here>=1'" in command
+
+    build_wheel(wheels)
+    gpu.add_packages(requirements, wheels, site)
     assert capfd.readouterr().out == ""
-    assert {path.name for path in site.iterdir()} - {"__pycache__"} == {
-        "made_up_here-1.2.dist-info",
-        "made_up_here.py",
-    }
-    subprocess.run(
-        [sys.executable, "-c", "import made_up_here, benchmarks.gpu"], cwd=tmp_path, check=True
-    )
+    installed = {path.name for path in site.iterdir()} - {"__pycache__"}
+    assert installed == {"made_up_here-1.2.dist-info", "made_up_here.py"}
+    program = [sys.executable, "-c", "import made_up_here, benchmarks.gpu"]
+    subprocess.run(program, cwd=tmp_path, check=True)
 
 
 IMAGES = {"images_per_second", "plain_images_per_second"}
@@ -135,16 +161,17 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("what", FIGURES)
-def test_the_worker_gives_a_ratio_with_its_interval(what: str) -> None:
+@pytest.mark.parametrize("measurement", FIGURES)
+def test_the_worker_gives_a_ratio_with_its_interval(measurement: str) -> None:
     worker = pytest.importorskip("benchmarks.workers.gpu", reason="torch is not installed")
-    given = worker.measure("cpu", "cpu:1,cpu:2", what)
-    assert given["problems"] == []
-    names = FIGURES[what]
-    assert given["metrics"].keys() == given["metric_intervals"].keys() == names
+    answer = worker.measure("cpu", "cpu:1,cpu:2", measurement)
+    names = FIGURES[measurement]
+    assert answer["problems"] == []
+    assert answer["metrics"].keys() == names
+    assert answer["metric_intervals"].keys() == names
     for name in names:
-        low, high = given["metric_intervals"][name]
-        assert low <= given["metrics"][name] <= high
+        low, high = answer["metric_intervals"][name]
+        assert low <= answer["metrics"][name] <= high
     assert names <= {*gpu.SHOWN, *gpu.AT_LEAST}
 
 
@@ -156,16 +183,17 @@ def test_a_rehearsal_runs_every_step_that_cpus_can_run(
     command = [sys.executable, "-m", "benchmarks.gpu", "--rehearse", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=gpu.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    out = tmp_path / "rehearsal"
-    assert {step.name: kept(step, out)["state"] for step in STEPS} == {
-        step.name: NOT_RUN if step.needs_gpu else DONE for step in STEPS
-    }
-    assert all("needs a GPU" in kept(step, out)["reason"] for step in STEPS if step.needs_gpu)
-    assert (out / "trace.json.gz").stat().st_size > 0
-    judged = {
-        one["name"].partition(": ")[2]
-        for one in json.loads((out / "gpu.json").read_text())["findings"]
-    }
-    only_there = {"passed", "failed", "error"}
-    wanted = {name.rpartition(": ")[2] for name in (*gpu.SHOWN, *gpu.AT_LEAST, *gpu.AT_MOST)}
-    assert judged == wanted - only_there
+    folder = tmp_path / "rehearsal"
+    for step in STEPS:
+        if step.needs_gpu:
+            assert kept(step, folder)["state"] == NOT_RUN, step.name
+            assert "needs a GPU" in kept(step, folder)["reason"], step.name
+        else:
+            assert kept(step, folder)["state"] == DONE, step.name
+    assert (folder / "trace.json.gz").stat().st_size > 0
+    # Findings are named like "overlap: overlap_efficiency".
+    findings = json.loads((folder / "gpu.json").read_text())["findings"]
+    judged_figures = {finding["name"].partition(": ")[2] for finding in findings}
+    figures = {name.rpartition(": ")[2] for name in (*gpu.SHOWN, *gpu.AT_LEAST, *gpu.AT_MOST)}
+    figures_of_tests_on_gpus = {"passed", "failed", "error"}
+    assert judged_figures == figures - figures_of_tests_on_gpus

@@ -45,46 +45,59 @@ def test_a_target_is_met_or_missed_by_the_whole_interval(
     assert Target(kind, 2.0).verdict(Interval((low + high) / 2, low, high)) == verdict  # type: ignore[arg-type]
 
 
-@given(st.sampled_from(FINDINGS), st.floats(0.1, 10), st.floats(0, 1))
+@given(finding=st.sampled_from(FINDINGS), estimate=st.floats(0.1, 10), half_width=st.floats(0, 1))
 def test_a_finding_is_read_as_it_was_written(
-    finding: Finding, estimate: float, half: float
+    finding: Finding, estimate: float, half_width: float
 ) -> None:
-    moved = replace(finding, interval=Interval(estimate, estimate - half, estimate + half))
-    for one in (finding, moved):
-        assert Finding.from_json(json.loads(json.dumps(one.as_json()))) == one
+    interval = Interval(estimate, estimate - half_width, estimate + half_width)
+    for written in (finding, replace(finding, interval=interval)):
+        assert Finding.from_json(json.loads(json.dumps(written.as_json()))) == written
+
+
+@pytest.fixture
+def report() -> findings.Report:
+    """The findings of a process with PyTorch and of three with MXNet, whose kernels differ."""
+
+    def mxnet_with(core_type: str) -> Measured:
+        return Measured({}, {}, {}, {"mxnet": [f"OpenBLAS, {core_type} kernels", "oneDNN"]})
+
+    torch = Measured({"a": (1.0,)}, {}, {"torch": "2"}, {"torch": ["MKL 2024.2", "oneDNN"]})
+    processes = {
+        "A": [torch],
+        "B": [mxnet_with("Haswell"), mxnet_with("Prescott"), mxnet_with("Haswell")],
+    }
+    return findings.Report("A title", FINDINGS, processes, ["A note."])
 
 
 def test_a_benchmark_writes_its_file_and_page_and_a_missed_target_is_no_failure(
-    tmp_path: Path,
+    report: findings.Report, tmp_path: Path
 ) -> None:
-    kernels = [
-        [f"OpenBLAS, {core_type} kernels", "oneDNN"]
-        for core_type in ("Haswell", "Prescott", "Haswell")
-    ]
-    processes = {
-        "A": [Measured({"a": (1.0,)}, {}, {"torch": "2"}, {"torch": ["MKL 2024.2", "oneDNN"]})],
-        "B": [Measured({}, {}, {}, {"mxnet": some}) for some in kernels],
-    }
-    report = findings.Report("A title", FINDINGS, processes, ["A note."])
     command = findings.benchmark("made-up", rounds=3)(lambda rounds, quick: report)
     done = CliRunner().invoke(command, ["--out", str(tmp_path / "new")])
     assert done.exit_code == 0
     assert "1 targets met, 1 missed, 0 undecided" in done.output
-    written = json.loads((tmp_path / "new" / "made-up.json").read_text())
-    assert [one["verdict"] for one in written["findings"]] == ["met", "missed", None]
-    assert written["findings"][2]["low"] is None
-    assert written["processes"]["A"][0] == {
+
+    document = json.loads((tmp_path / "new" / "made-up.json").read_text())
+    good, bad, rate = document["findings"]
+    assert good["verdict"] == "met"
+    assert bad["verdict"] == "missed"
+    assert rate["verdict"] is None
+    assert rate["low"] is None
+    assert document["processes"]["A"][0] == {
         "seconds": {"a": [1.0]},
         "figures": {},
         "versions": {"torch": "2"},
     }
-    assert {"machine", "command", "versions", "rounds"} <= set(written)
-    assert {"commit", "processor", "cores"} <= set(written["machine"])
-    of_mxnet = ["OpenBLAS, Haswell kernels", "oneDNN", "OpenBLAS, Prescott kernels"]
-    assert written["kernels"] == {"torch": ["MKL 2024.2", "oneDNN"], "mxnet": of_mxnet}
+    assert {"machine", "command", "versions", "rounds"} <= set(document)
+    assert {"commit", "processor", "cores"} <= set(document["machine"])
+    assert document["kernels"] == {
+        "torch": ["MKL 2024.2", "oneDNN"],
+        "mxnet": ["OpenBLAS, Haswell kernels", "oneDNN", "OpenBLAS, Prescott kernels"],
+    }
+
     page = (tmp_path / "new" / "made-up.md").read_text()
-    assert page in done.output
     lines = page.splitlines()
+    assert page in done.output
     assert "| good | 2.10 (2.05–2.20) × | ≥ 2 | met |" in lines
     assert "| rate | 1,234 images/s |  |  |" in lines
     assert lines[-1] == "A note."
@@ -92,22 +105,26 @@ def test_a_benchmark_writes_its_file_and_page_and_a_missed_target_is_no_failure(
 
 
 def test_the_summary_counts_over_all_benchmarks_and_names_failed_ones() -> None:
-    found = {"findings": [finding.as_json() for finding in FINDINGS]}
-    text = run_all.summary({"one": found, "two": None})
-    assert "| one: bad | 1.30 (1.20–1.40) × | ≤ 1.02 | missed |" in text.splitlines()
-    assert "one: rate" not in text
-    assert text.endswith("1 targets met, 1 missed, 0 undecided; failed: two")
+    documents = {
+        "speed": {"findings": [finding.as_json() for finding in FINDINGS]},
+        "memory": None,
+    }
+    text = run_all.summary(documents)
+    assert "| speed: bad | 1.30 (1.20–1.40) × | ≤ 1.02 | missed |" in text.splitlines()
+    assert "speed: rate" not in text
+    assert text.endswith("1 targets met, 1 missed, 0 undecided; failed: memory")
 
 
-def test_every_module_can_be_imported_and_benchmarks_take_the_options_that_run_all_gives() -> None:
+def test_every_module_can_be_imported() -> None:
     """What a process of its own imports, no other test does."""
     pytest.importorskip("torch")
-    names = [module.name for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks.")]
-    modules = {
-        name: importlib.import_module(name)
-        for name in names
-        if not name.startswith("benchmarks.plain.mxnet")
-    }
-    for name in run_all.NAMES:
-        command = modules[f"benchmarks.{name.replace('/', '.')}"].main
-        assert {option.name for option in command.params} == {"out", "rounds", "quick"}, name
+    for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks."):
+        if not module.name.startswith("benchmarks.plain.mxnet"):
+            importlib.import_module(module.name)
+
+
+@pytest.mark.parametrize("name", run_all.NAMES)
+def test_benchmarks_take_the_options_that_run_all_gives(name: str) -> None:
+    pytest.importorskip("torch")
+    module = importlib.import_module(f"benchmarks.{name.replace('/', '.')}")
+    assert {option.name for option in module.main.params} == {"out", "rounds", "quick"}

@@ -3,7 +3,8 @@
 import subprocess
 from collections.abc import Sequence
 from contextlib import nullcontext
-from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,8 +15,6 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from tests.parallel_core.comparison.test_account import PARTS, made_of
 
-NAMED = (["operations"], ["operations", "rest"], ["rest", "operations"], [])
-
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_backend_with_a_fault_computes_what_numpy_does(
@@ -24,51 +23,66 @@ def test_a_backend_with_a_fault_computes_what_numpy_does(
     monkeypatch.setenv(OVER, "numpy")
     backend = Planted(fault, 2, "cpu", "sync", 1)
     assert backend.name == fault
-    a = np.arange(4, dtype=np.float32).reshape(2, 2)
+    first_device = backend.devices[0]
+    matrix = np.arange(4, dtype=np.float32).reshape(2, 2)
     for device in backend.devices:
-        x = backend.asarray(a, device)
-        made = (
-            backend.launch(backend.ops.matmul, x, x)
-            if fault != "one-queue"
-            else backend.ops.matmul(x, x)
-        )
-        np.testing.assert_array_equal(backend.to_numpy(made), a @ a)
-        np.testing.assert_array_equal(backend.to_numpy(backend.copy_to(x, backend.devices[0])), a)
+        x = backend.asarray(matrix, device)
+        if fault == "one-queue":
+            product = backend.ops.matmul(x, x)
+        else:
+            product = backend.launch(backend.ops.matmul, x, x)
+        np.testing.assert_array_equal(backend.to_numpy(product), matrix @ matrix)
+        copy = backend.copy_to(x, first_device)
+        np.testing.assert_array_equal(backend.to_numpy(copy), matrix)
 
 
 def test_processes_find_the_backends_by_name() -> None:
+    options = {"backend": "twice", "engine": "sync", "size": 8, "rounds": 1}
     with plugged_in("numpy"):
-        result = measure_elsewhere(
-            "parallel", {"backend": "twice", "engine": "sync", "size": 8, "rounds": 1}
-        )
-    assert (result.backend["name"], result.problems) == ("twice", ())
+        result = measure_elsewhere("parallel", options)
+    assert result.backend["name"] == "twice"
+    assert result.problems == ()
 
 
-def test_the_part_that_grew_is_judged_and_counted() -> None:
-    cell = Cell("parallel", "torch", "async")
-    plain = made_of(cell, 1.0, PARTS)
-    slow = made_of(cell, 1.6, PARTS | {"operations": 1.2}).results
-    found = judged("twice", FAULTS["twice"], slow, {"parallel": plain})
-    assert found["named"] == ["operations"]
-    assert found["longer_seconds"] == pytest.approx(0.6, rel=0.01)
-    assert found["seconds"] == pytest.approx(found["planted_seconds"], rel=0.01)
-    trials = [{name: {**found, "named": named} for name in FAULTS} for named in NAMED]
+PARALLEL = Cell("parallel", "torch", "async")
+
+
+@pytest.fixture
+def judgement() -> dict[str, Any]:
+    """What is said of a fault by which all operations of a second take 0.6 s more."""
+    without_fault = made_of(PARALLEL, 1.0, PARTS)
+    with_fault = made_of(PARALLEL, 1.6, PARTS | {"operations": 1.2})
+    return judged("twice", FAULTS["twice"], with_fault.results, {"parallel": without_fault})
+
+
+def test_the_part_that_grew_is_named(judgement: dict[str, Any]) -> None:
+    assert judgement["named"] == ["operations"]
+    assert judgement["longer_seconds"] == pytest.approx(0.6, rel=0.01)
+    assert judgement["seconds"] == pytest.approx(judgement["planted_seconds"], rel=0.01)
+
+
+def test_trials_are_counted_in_which_the_planted_part_was_named(judgement: dict[str, Any]) -> None:
+    named_in_trials = (["operations"], ["operations", "rest"], ["rest", "operations"], [])
+    trials = []
+    for named in named_in_trials:
+        of_trial = {**judgement, "named": named}
+        trials.append(dict.fromkeys(FAULTS, of_trial))
     rows = dict(zip(FAULTS, counts({"trials": trials}), strict=True))
-    assert [cell.split(" (")[0] for cell in rows["twice"][2:4]] == ["2 of 4", "2 of 4"]
+    planted_part_first, another_part = rows["twice"][2:4]
+    assert planted_part_first.startswith("2 of 4 (")
+    assert another_part.startswith("2 of 4 (")
     assert rows["neighbour"][2].startswith("1 of 4")
 
 
 def test_a_neighbour_ends_also_if_what_it_disturbs_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    killed: list[bool] = []
-
     def measured(cells: Sequence[tuple[str, str]]) -> list[None]:
         if len(cells) == 1:
             raise RuntimeError
         return [None] * len(cells)
 
+    neighbour = Mock()
     monkeypatch.setattr(planted_faults, "measured", measured)
-    neighbour = SimpleNamespace(kill=lambda: killed.append(True))
     monkeypatch.setattr(subprocess, "Popen", lambda _: nullcontext(neighbour))
     with pytest.raises(RuntimeError):
-        planted_faults.trial("numpy", 1, [*FAULTS])
-    assert killed
+        planted_faults.trial("numpy", 1, list(FAULTS))
+    neighbour.kill.assert_called()

@@ -3,6 +3,7 @@ ratios.
 """
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ from parallel_core.system.subprocesses import Outcome
 
 
 def measured(**seconds: tuple[float, ...]) -> Measured:
+    """Return what a process gave: the seconds of each case."""
     return Measured(seconds, {}, {})
 
 
@@ -32,11 +34,12 @@ two_cores = pytest.mark.skipif(available_cores() < 2, reason="one core is compar
 WORKER = """
 import json, os, sys
 log, name = sys.argv[1:]
-core, taken, problems, given = min(os.sched_getaffinity(0)), [], [], [1]
+first_core = min(os.sched_getaffinity(0))
+seconds, problems, turns = [], [], [1]
 if name.islower():
-    from benchmarks.harness.side_by_side import turns
-    given = turns()
-for turn in given:
+    from benchmarks.harness import side_by_side
+    turns = side_by_side.turns()
+for turn in turns:
     with open(log, "a") as file:
         print(name, turn, len(os.sched_getaffinity(0)), file=file)
     if name == "dies":
@@ -45,42 +48,59 @@ for turn in given:
         print("what?", flush=True)
     if name.startswith("DISTURBED") and len(open(log).readlines()) <= int(name[-1]):
         problems = ["it was too fast"]
-    taken.append(turn + 10 * core)
-cases = [{"name": case, "seconds": taken} for case in ("epoch", "processor")]
-print(json.dumps({"cases": cases, "metrics": {"core": core}, "versions": {}, "problems": problems}))
+    seconds.append(turn + 10 * first_core)
+answer = {
+    "cases": [{"name": case, "seconds": seconds} for case in ("epoch", "processor")],
+    "metrics": {"core": first_core},
+    "versions": {},
+    "problems": problems,
+}
+print(json.dumps(answer))
+"""
+"""Log each turn with its cores; a case takes as many seconds as the turn's number, and ten more for
+each core before the worker's first one.
 """
 
 
-def variant(log: Path, name: str, **more: str) -> Variant:
+def variant(log: Path, name: str, **options: str) -> Variant:
     """Make a worker that takes turns if its name has small letters."""
-    return Variant(name, (sys.executable, "-c", WORKER, str(log), name), **more)  # type: ignore[arg-type]
+    command = (sys.executable, "-c", WORKER, str(log), name)
+    return Variant(name, command, **options)  # type: ignore[arg-type]
 
 
 @two_cores
-@pytest.mark.parametrize(("names", "turns"), [("abc", 3), ("ABC", 0)])
+@pytest.mark.parametrize(("names", "turns"), [("abc", [1, 2, 3]), ("ABC", [1])])
 def test_rounds_are_interleaved_a_core_changes_with_them_and_the_slower_process_counts(
-    names: str, turns: int, tmp_path: Path
+    names: str, turns: list[int], tmp_path: Path
 ) -> None:
-    first, second, third = names
-    log, cores = tmp_path / "log", sorted(os.sched_getaffinity(0))[:2]
+    on_all_cores, on_single_core, on_each_core = names
+    log = tmp_path / "log"
+    first_core, second_core, *_ = sorted(os.sched_getaffinity(0))
     variants = [
-        variant(log, first),
-        variant(log, second, cores="one"),
-        variant(log, third, cores="each"),
+        variant(log, on_all_cores),
+        variant(log, on_single_core, cores="one"),
+        variant(log, on_each_core, cores="each"),
     ]
-    given = take_turns(variants, 2, turns)
-    numbers = range(1, max(1, turns) + 1)
-    turn_of = [(first, 2), (second, 1), (third, 1), (third, 1)]
-    assert log.read_text().splitlines() == 2 * [
-        f"{on} {turn} {some}" for turn in numbers for on, some in turn_of
-    ]
-    assert [len(one.seconds["epoch"]) for one in given[first]] == 2 * [len(numbers)]
-    assert [one.figures["core"] for one in given[second]] == cores
-    for together in given[third]:
-        assert together.seconds == {
-            "epoch": tuple(turn + 10 * cores[1] for turn in numbers),
-            "processor": tuple(2 * turn + 10 * sum(cores) for turn in numbers),
-        }
+    takes_turns = names.islower()
+    processes = take_turns(variants, 2, len(turns) if takes_turns else 0)
+
+    round_lines = []
+    for turn in turns:
+        round_lines += [
+            f"{on_all_cores} {turn} 2",
+            f"{on_single_core} {turn} 1",
+            f"{on_each_core} {turn} 1",
+            f"{on_each_core} {turn} 1",
+        ]
+    assert log.read_text().splitlines() == 2 * round_lines
+    for process in processes[on_all_cores]:
+        assert len(process.seconds["epoch"]) == len(turns)
+    cores_of_rounds = [process.figures["core"] for process in processes[on_single_core]]
+    assert cores_of_rounds == [first_core, second_core]
+    for process in processes[on_each_core]:
+        slower_process = tuple(turn + 10 * second_core for turn in turns)
+        both_processes = tuple(2 * turn + 10 * (first_core + second_core) for turn in turns)
+        assert process.seconds == {"epoch": slower_process, "processor": both_processes}
 
 
 @two_cores
@@ -108,7 +128,9 @@ def test_what_fails_as_often_as_is_tried_ends_all(
 
 @two_cores
 def test_what_is_disturbed_twice_is_replaced(tmp_path: Path) -> None:
-    assert len(take_turns([variant(tmp_path / "log", "DISTURBED 2")], 1)["DISTURBED 2"]) == 1
+    disturbed_twice = variant(tmp_path / "log", "DISTURBED 2")
+    processes = take_turns([disturbed_twice], 1)
+    assert len(processes["DISTURBED 2"]) == 1
 
 
 @two_cores
@@ -121,21 +143,29 @@ def test_what_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
         take_turns([Variant("x", ("sleep", "60"))], 1)
 
 
-def test_pairs_are_neighbours_and_a_disturbed_turn_changes_no_ratio_of_the_fastest() -> None:
-    drifting = [
-        measured(ours=(1.1 * d, 2.2 * d, 4.4 * d), plain=(d, 2 * d, 4 * d)) for d in (1.0, 1.5, 0.5)
-    ]
-    ratio = paired(drifting, "ours", "plain")
+def test_pairs_are_neighbours_whose_ratio_does_not_drift() -> None:
+    def drifting(drift: float) -> Measured:
+        return measured(
+            ours=(1.1 * drift, 2.2 * drift, 4.4 * drift), plain=(drift, 2 * drift, 4 * drift)
+        )
+
+    ratio = paired([drifting(1.0), drifting(1.5), drifting(0.5)], "ours", "plain")
     assert (ratio.low, ratio.estimate, ratio.high) == pytest.approx((1.1, 1.1, 1.1))
+
+
+def test_a_disturbed_turn_changes_no_ratio_of_the_fastest() -> None:
     ours = [measured(epoch=(1.0, 9.0, 1.5)), measured(epoch=(3.0, 4.0, 8.0))]
     others = [measured(epoch=(5.0, 2.0, 8.0)), measured(epoch=(6.0, 6.0, 6.0))]
-    fastest, medians = (ratio_of_turns(of, ours, others) for of in (min, median))
-    assert (fastest.low, fastest.estimate, fastest.high) == pytest.approx((0.5, 0.5, 0.5))
-    assert medians.estimate == pytest.approx((1.5 / 5.0 * 4.0 / 6.0) ** 0.5)
+    of_fastest = ratio_of_turns(min, ours, others)
+    assert (of_fastest.low, of_fastest.estimate, of_fastest.high) == pytest.approx((0.5, 0.5, 0.5))
+    of_medians = ratio_of_turns(median, ours, others)
+    assert of_medians.estimate == pytest.approx((1.5 / 5.0 * 4.0 / 6.0) ** 0.5)
 
 
 def outcome(status: int = 0, timed_out: bool = False, **answer: object) -> Outcome:
-    return Outcome(status, json.dumps(answer) if answer else "", "it said this\n", timed_out)
+    """Return how a process ended that printed an answer as JSON, or nothing."""
+    output = json.dumps(answer) if answer else ""
+    return Outcome(status, output, "it said this\n", timed_out)
 
 
 ANSWER = {
@@ -146,7 +176,14 @@ ANSWER = {
 }
 
 
-def test_answers_of_workers_and_of_the_command_line_are_read() -> None:
+def test_an_answer_of_a_worker_is_read() -> None:
+    answer = {**ANSWER, "kernels": {"torch": ["MKL 2024.2"]}}
+    assert read_answer(outcome(**answer), "x") == Measured(
+        {"a": (1.0,)}, {"m": 2.0}, {"torch": "2"}, {"torch": ["MKL 2024.2"]}
+    )
+
+
+def test_an_answer_of_the_command_line_is_read() -> None:
     library = {
         "library": "OpenBLAS",
         "version": "0.3.13",
@@ -159,19 +196,14 @@ def test_answers_of_workers_and_of_the_command_line_are_read() -> None:
         "kernels": [library],
         "product": {"size": 512, "gflop_per_s": 48.7},
     }
-    named = {**ANSWER, "kernels": {"torch": ["MKL 2024.2"]}}
-    of_worker = Measured({"a": (1.0,)}, {"m": 2.0}, {"torch": "2"}, {"torch": ["MKL 2024.2"]})
-    assert read_answer(outcome(**named), "x") == of_worker
     read = read_answer(outcome(**ANSWER, backend=backend), "x")
-    assert (read.versions, read.figures) == (
-        {"mxnet": "1.9.1"},
-        {"m": 2.0, "product_gflop_per_s": 48.7},
-    )
+    assert read.versions == {"mxnet": "1.9.1"}
+    assert read.figures == {"m": 2.0, "product_gflop_per_s": 48.7}
     assert read.kernels == {"mxnet": ["OpenBLAS 0.3.13, Haswell kernels"]}
 
 
 @pytest.mark.parametrize(
-    ("gave", "said"),
+    ("ended", "message"),
     [
         (outcome(1, **{**ANSWER, "problems": ["7 is not 8"]}), "wrong result: 7 is not 8"),
         (
@@ -180,17 +212,26 @@ def test_answers_of_workers_and_of_the_command_line_are_read() -> None:
         ),
         (outcome(1), "it said this"),
         (outcome(-9, timed_out=True, **ANSWER), "killed"),
-        (Outcome(0, "no JSON", "", False), "x: "),
+        (Outcome(0, "no JSON", "", timed_out=False), "x: "),
     ],
+    ids=["wrong", "disturbed", "failed", "killed", "no-json"],
 )
-def test_a_wrong_result_and_a_failure_end_a_benchmark(gave: Outcome, said: str) -> None:
-    with pytest.raises(click.ClickException, match=said):
-        read_answer(gave, "x")
+def test_a_wrong_result_and_a_failure_end_a_benchmark(ended: Outcome, message: str) -> None:
+    with pytest.raises(click.ClickException, match=message):
+        read_answer(ended, "x")
 
 
-def test_processes_that_did_the_same_work_must_agree() -> None:
-    agreeing, off = (Measured({}, {"loss": loss}, {}) for loss in (1.0, 1.001))
-    side_by_side.refuse_disagreement({"a": [agreeing], "b": [agreeing]}, "loss")
-    for wrong in (off, Measured({}, {"loss": float("nan")}, {})):
-        with pytest.raises(click.ClickException, match="the loss is"):
-            side_by_side.refuse_disagreement({"a": [agreeing], "b": [wrong]}, "loss")
+def with_loss(loss: float) -> Measured:
+    """Return what a process gave whose training had this loss."""
+    return Measured({}, {"loss": loss}, {})
+
+
+def test_processes_that_agree_are_not_refused() -> None:
+    side_by_side.refuse_disagreement({"a": [with_loss(1.0)], "b": [with_loss(1.0)]}, "loss")
+
+
+@pytest.mark.parametrize("other_loss", [1.001, math.nan])
+def test_processes_that_did_the_same_work_must_agree(other_loss: float) -> None:
+    processes = {"a": [with_loss(1.0)], "b": [with_loss(other_loss)]}
+    with pytest.raises(click.ClickException, match="the loss is"):
+        side_by_side.refuse_disagreement(processes, "loss")

@@ -23,48 +23,58 @@ from benchmarks.harness.two_hosts import (
 )
 
 
-def said_on(hosts: TwoHosts, host: int, command: str) -> str:
+def output_on(hosts: TwoHosts, host: int, command: str) -> str:
+    """Return what a shell's command prints on a host."""
     words = [*hosts.on(host), "sh", "-c", command]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     return done.stdout + done.stderr
 
 
-def test_each_host_has_its_own_name_address_loopback_and_cores_and_reaches_the_other(
-    hosts: TwoHosts,
-) -> None:
+def test_each_host_has_its_own_name_address_and_loopback(hosts: TwoHosts) -> None:
     for host, name in enumerate(ADDRESSES):
-        assert said_on(hosts, host, "uname --nodename") == f"{name}\n"
-        shown = said_on(hosts, host, "ip -4 -oneline address")
-        found = {line.split()[1]: line.split()[3] for line in shown.splitlines()}
-        # And no other: what runs there cannot leave the two.
-        assert found == {"lo": "127.0.0.1/8", INTERFACE: f"{name}/24"}
-    first, second = (
-        said_on(hosts, host, "taskset --pid --cpu-list $$").split(": ")[-1] for host in (0, 1)
-    )
-    assert first != second or len(core_numbers()) == 1
+        assert output_on(hosts, host, "uname --nodename") == f"{name}\n"
+        rows = output_on(hosts, host, "ip -4 -oneline address").splitlines()
+        # Such as "1: lo inet 127.0.0.1/8 scope host lo".
+        addresses = {row.split()[1]: row.split()[3] for row in rows}
+        # The host has no other: what runs there cannot leave the two.
+        assert addresses == {"lo": "127.0.0.1/8", INTERFACE: f"{name}/24"}
+
+
+def test_each_host_has_its_own_cores_if_there_is_more_than_one(hosts: TwoHosts) -> None:
+    def cores_of(host: int) -> str:
+        affinity = output_on(hosts, host, "taskset --pid --cpu-list $$")
+        return affinity.split(": ")[-1]
+
+    assert cores_of(0) != cores_of(1) or len(core_numbers()) == 1
+
+
+def test_each_host_reaches_the_other(hosts: TwoHosts) -> None:
     connect = f"import socket; socket.create_connection(('{ADDRESSES[1]}', 4321), 10)"
     # Nothing listens there, and the other host says so.
-    assert "ConnectionRefusedError" in said_on(hosts, 0, f'{sys.executable} -c "{connect}"')
+    assert "ConnectionRefusedError" in output_on(hosts, 0, f'{sys.executable} -c "{connect}"')
 
 
 def test_the_rate_holds_for_both_directions_and_can_change(hosts: TwoHosts) -> None:
-    for rate, written in ((10e9, "rate 10Gbit"), (1e8, "rate 100Mbit")):
-        set_link(hosts, rate)
-        for host in (0, 1):
-            assert written in said_on(hosts, host, f"tc qdisc show dev {INTERFACE}")
+    show = f"tc qdisc show dev {INTERFACE}"
+    for bits_per_second, rate in ((10e9, "rate 10Gbit"), (1e8, "rate 100Mbit")):
+        set_link(hosts, bits_per_second)
+        assert rate in output_on(hosts, 0, show)
+        assert rate in output_on(hosts, 1, show)
     set_link(hosts, None)
-    assert "rate" not in said_on(hosts, 0, f"tc qdisc show dev {INTERFACE}")
+    assert "rate" not in output_on(hosts, 0, show)
 
 
-def test_what_runs_on_them_is_listed_and_ends_with_them(hosts: TwoHosts) -> None:
-    del hosts  # It says whether they can be made here.
-    with two_hosts() as own:
-        sleeping = subprocess.Popen([*own.on(1), "sleep", "60"])
-        while processes_in(own.holders[1]) != [sleeping.pid]:
+@pytest.mark.usefixtures("hosts")  # It says whether they can be made here.
+def test_what_runs_on_hosts_is_listed_and_ends_with_them() -> None:
+    with two_hosts() as new_hosts:
+        first_holder, second_holder = new_hosts.holders
+        sleeping = subprocess.Popen([*new_hosts.on(1), "sleep", "60"])
+        while processes_in(second_holder) != [sleeping.pid]:
             sleep(0.01)
-        assert processes_in(own.holders[0]) == []
+        assert processes_in(first_holder) == []
     assert sleeping.wait(timeout=60) == -signal.SIGKILL
-    assert not any(Path(f"/proc/{holder}").exists() for holder in own.holders)
+    assert not Path(f"/proc/{first_holder}").exists()
+    assert not Path(f"/proc/{second_holder}").exists()
 
 
 HOLD = """
@@ -75,16 +85,18 @@ with two_hosts() as hosts:
 """
 
 
-def test_nothing_is_left_when_the_program_is_killed(root: Path, hosts: TwoHosts) -> None:
-    del hosts  # It says whether they can be made here.
-    command, pipe = [sys.executable, "-c", HOLD], subprocess.PIPE
+@pytest.mark.usefixtures("hosts")  # It says whether they can be made here.
+def test_nothing_is_left_when_the_program_is_killed(root: Path) -> None:
+    command = [sys.executable, "-c", HOLD]
+    pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True) as holding:
         assert holding.stdout is not None
         holders = [int(word) for word in holding.stdout.readline().split()]
         assert len(holders) == 2
         holding.kill()
     deadline = monotonic() + 60
-    # One that has ended and that nobody waits for yet is a zombie, and has no network any more.
+    # A holder that has ended and that nobody waits for yet is a zombie, and has no network any
+    # more.
     while any(hosting.network_of(holder) for holder in holders):
         assert monotonic() < deadline
         sleep(0.01)

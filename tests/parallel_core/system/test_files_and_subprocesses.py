@@ -29,7 +29,8 @@ def test_a_file_is_replaced_when_it_is_complete_and_a_link_is_followed(tmp_path:
         write_whole(target, lambda stream, content=content: stream.write(content))
         assert path.read_bytes() == content
     assert link.is_symlink()
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["link.json", "result.json"]
+    names = sorted(entry.name for entry in tmp_path.iterdir())
+    assert names == ["link.json", "result.json"]
 
 
 @pytest.mark.parametrize(
@@ -67,11 +68,8 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -
     for name in ("kept.npz", ".kept.npz.abcdefgh", ".other.npz.abcdefgh", "kept.npz.1"):
         (tmp_path / name).touch()
     remove_unfinished(tmp_path / "kept.npz")
-    assert sorted(one.name for one in tmp_path.iterdir()) == [
-        ".other.npz.abcdefgh",
-        "kept.npz",
-        "kept.npz.1",
-    ]
+    names = sorted(entry.name for entry in tmp_path.iterdir())
+    assert names == [".other.npz.abcdefgh", "kept.npz", "kept.npz.1"]
 
 
 def test_a_new_folder_is_no_other_run_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,42 +77,45 @@ def test_a_new_folder_is_no_other_run_s(tmp_path: Path, monkeypatch: pytest.Monk
     clock = SimpleNamespace(datetime=SimpleNamespace(now=lambda: noon))
     monkeypatch.setattr(files, "datetime", clock)
     folders = [files.make_dated_folder(tmp_path / "runs", "comparison") for _ in range(3)]
-    ends = ("", "-2", "-3")
-    assert folders == [tmp_path / f"runs/comparison-20260131-120000{end}" for end in ends]
+    assert [str(folder.relative_to(tmp_path)) for folder in folders] == [
+        "runs/comparison-20260131-120000",
+        "runs/comparison-20260131-120000-2",
+        "runs/comparison-20260131-120000-3",
+    ]
     assert all(folder.is_dir() for folder in folders)
 
 
 def run(code: str, cores: set[int] | None = None) -> Outcome:
+    """Return how a Python ended that ran this code, on some cores or on all."""
     return asyncio.run(supervise([sys.executable, "-c", code], 30, cores or set()))
 
 
 def test_output_errors_and_status_are_returned() -> None:
     """Much output does not block."""
-    found = run(
+    outcome = run(
         "import sys; print('x' * 3_000_000); print('trouble', file=sys.stderr); sys.exit(3)"
     )
-    assert (found.status, len(found.output), found.errors, found.timed_out) == (
-        3,
-        3_000_001,
-        "trouble\n",
-        False,
-    )
-    assert found.reason(30) == "trouble"
+    assert outcome.status == 3
+    assert len(outcome.output) == 3_000_001
+    assert outcome.errors == "trouble\n"
+    assert not outcome.timed_out
+    assert outcome.reason(30) == "trouble"
 
 
 # A shell prints the number of its child, which would sleep for ever, and waits for it, or ends.
 @pytest.mark.parametrize(
-    ("then", "seconds", "timed_out"), [("wait", 3, True), ("exit 0", 60, False)]
+    ("then", "deadline", "timed_out"), [("wait", 3, True), ("exit 0", 60, False)]
 )
 def test_nothing_is_left_of_a_process_that_hangs_or_ends(
-    then: str, seconds: int, timed_out: bool
+    then: str, deadline: int, timed_out: bool
 ) -> None:
-    found = asyncio.run(supervise(["sh", "-c", f"sleep 1000 & echo $!; {then}"], seconds, set()))
-    assert found.timed_out == timed_out
-    assert (
-        found.reason(seconds) == f"gave no result within {seconds} s and was killed"
-    ) == timed_out
-    assert are_gone([found.output.strip()])
+    command = ["sh", "-c", f"sleep 1000 & echo $!; {then}"]
+    outcome = asyncio.run(supervise(command, deadline, set()))
+    killed = f"gave no result within {deadline} s and was killed"
+    assert outcome.timed_out == timed_out
+    assert (outcome.reason(deadline) == killed) == timed_out
+    child = outcome.output.strip()
+    assert are_gone([child])
 
 
 @pytest.mark.parametrize(

@@ -18,72 +18,105 @@ from parallel_core.system.formatting import (
 )
 
 
-def test_what_is_written() -> None:
-    shares = (0.5, -0.5, -0.0001, 0.0, 1.234, 0.0142, 0.05, 0.0996)
-    assert [*map(percent, shares)] == [
-        "50 %",
-        "−50 %",
-        "0 %",
-        "0 %",
-        "123 %",
-        "1.4 %",
-        "5 %",
-        "10 %",
-    ]
-    assert [percent(share, "+") for share in (0.5, -0.5, -0.0001)] == ["+50 %", "−50 %", "+0 %"]
-    assert [*map(figure, (999.4, 999.6, -1234.5, -0.0))] == ["999", "1,000", "−1,234", "0"]
-    assert [*map(seconds, (0.0, 0.02, -2e-6, 1.5))] == ["0 ms", "20.0 ms", "−2.00 μs", "1.50 s"]
-    assert [*map(write_size, (4194304, 10**8, 1001, 12288))] == [
-        "4 MiB",
-        "100 MB",
-        "1001 B",
-        "12 KiB",
-    ]
-    assert (
-        engine_in_words({"engine": "a"})
-        == engine_in_words({"engine": "a", "variants": []})
-        == "a engine"
-    )
-    assert (
-        engine_in_words({"engine": "async", "variants": ["a", "b"]}) == "async engine with a and b"
-    )
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.5, "50 %"),
+        (-0.5, "−50 %"),
+        (-0.0001, "0 %"),
+        (0.0, "0 %"),
+        (1.234, "123 %"),
+        (0.0142, "1.4 %"),
+        (0.05, "5 %"),
+        (0.0996, "10 %"),
+    ],
+)
+def test_a_share_is_written_as_percent(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.5, "+50 %"), (-0.5, "−50 %"), (-0.0001, "+0 %")])
+def test_a_change_is_written_with_its_sign(share: float, text: str) -> None:
+    assert percent(share, "+") == text
 
 
 @pytest.mark.parametrize(
-    ("library", "version", "instructions", "device", "written"),
+    ("number", "text"), [(999.4, "999"), (999.6, "1,000"), (-1234.5, "−1,234"), (-0.0, "0")]
+)
+def test_a_figure_is_written_with_three_digits_or_more(number: float, text: str) -> None:
+    assert figure(number) == text
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"), [(0.0, "0 ms"), (0.02, "20.0 ms"), (-2e-6, "−2.00 μs"), (1.5, "1.50 s")]
+)
+def test_seconds_are_written_in_the_unit_that_suits_them(duration: float, text: str) -> None:
+    assert seconds(duration) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(4194304, "4 MiB"), (10**8, "100 MB"), (1001, "1001 B"), (12288, "12 KiB")],
+)
+def test_a_size_is_written_in_whole_units(size: int, text: str) -> None:
+    assert write_size(size) == text
+
+
+def test_an_engine_is_written_with_its_variants() -> None:
+    assert engine_in_words({"engine": "async"}) == "async engine"
+    assert engine_in_words({"engine": "async", "variants": []}) == "async engine"
+    with_variants = {"engine": "async", "variants": ["a", "b"]}
+    assert engine_in_words(with_variants) == "async engine with a and b"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "device", "text"),
     [
         (
-            "OpenBLAS",
-            "0.3.13",
-            "Haswell",
+            [{"library": "OpenBLAS", "version": "0.3.13", "instruction_set": "Haswell"}],
             "cpu:1",
             "OpenBLAS 0.3.13, Haswell kernels: 48.7 GFLOP/s on one core",
         ),
-        ("MKL", "2024.2", None, "cpu:1", "MKL 2024.2: 48.7 GFLOP/s on one core"),
-        (None, None, None, "cpu:1", "matrix multiplication: 48.7 GFLOP/s on one core"),
-        (None, None, None, "gpu:0", "matrix multiplication: 48.7 GFLOP/s on gpu:0"),
+        (
+            [{"library": "MKL", "version": "2024.2", "instruction_set": None}],
+            "cpu:1",
+            "MKL 2024.2: 48.7 GFLOP/s on one core",
+        ),
+        ([], "cpu:1", "matrix multiplication: 48.7 GFLOP/s on one core"),
+        ([], "gpu:0", "matrix multiplication: 48.7 GFLOP/s on gpu:0"),
     ],
 )
 def test_kernels_are_written_as_far_as_they_are_known(
-    library: str | None, version: str | None, instructions: str | None, device: str, written: str
+    kernels: list[dict[str, str | None]], device: str, text: str
 ) -> None:
-    kernels = (
-        [{"library": library, "version": version, "instruction_set": instructions}]
-        if library
-        else []
-    )
     product = {"size": 592, "gflop_per_s": 48.71}
-    assert (
-        kernels_in_words({"devices": [device], "kernels": kernels, "product": product}) == written
-    )
-    # Results from before say nothing of kernels.
-    assert kernels_in_words({"devices": [device]}) == ""
+    backend = {"devices": [device], "kernels": kernels, "product": product}
+    assert kernels_in_words(backend) == text
 
 
-def test_units_are_binary_or_decimal_by_name() -> None:
-    small = ("4096", "17 B", "4KiB", " 4 kib ", "1.5MiB", "0.5kB")
-    assert [*map(parse_size, small)] == [4096, 17, 4096, 4096, 3 * 2**19, 500]
-    assert [*map(parse_size, ("100MB", "2GB", "1GiB"))] == [10**8, 2 * 10**9, 2**30]
+def test_of_older_results_nothing_is_written_of_kernels() -> None:
+    assert kernels_in_words({"devices": ["cpu:1"]}) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096", 4096),
+        ("17 B", 17),
+        ("4KiB", 4096),
+        (" 4 kib ", 4096),
+        ("1.5MiB", 3 * 2**19),
+        ("0.5kB", 500),
+        ("100MB", 10**8),
+        ("2GB", 2 * 10**9),
+        ("1GiB", 2**30),
+    ],
+)
+def test_units_are_binary_or_decimal_by_name(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+def test_sizes_are_sizes_and_ranges_in_their_order() -> None:
     assert parse_sizes("1KiB, 4KiB..70KiB ,17 B") == (1024, 4096, 16384, 65536, 17)
 
 

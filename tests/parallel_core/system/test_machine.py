@@ -52,29 +52,32 @@ def test_only_the_cores_of_this_process_are_counted(
         "some avg10=9 avg60=8 avg300=7 total=2500000\nfull avg10=0 total=0\n"
     )
     (tmp_path / "cpuinfo").write_text("cpu MHz\t\t: 2100.5\nmodel name : a\ncpu MHz\t\t: 3000.0\n")
-    for name, file in FILES.items():
-        monkeypatch.setattr(machine, name, tmp_path / file)
+    for constant, file in FILES.items():
+        monkeypatch.setattr(machine, constant, tmp_path / file)
     sample = sample_machine()
-    assert sample.worked == pytest.approx((100 + 20 + 30 + 6 + 7 + 1 + 2 + 3 + 6 + 7) / 100)
-    assert (sample.stolen, sample.waited) == (0.16, 2.5)
+    first_core, second_core = 100 + 20 + 30 + 6 + 7, 1 + 2 + 3 + 6 + 7
+    assert sample.worked == pytest.approx((first_core + second_core) / 100)
+    assert sample.stolen == (8 + 8) / 100
+    assert sample.waited == 2.5
     assert sample.mhz == (2100.5, 3000.0)
 
 
 def test_what_the_system_does_not_count_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in FILES:
-        monkeypatch.setattr(machine, name, Path("/nowhere"))
+    for constant in FILES:
+        monkeypatch.setattr(machine, constant, Path("/nowhere"))
     watch = watched(sample_machine(), sample_machine())
-    assert (watch.others_share, watch.stolen_share, watch.waiting_share, watch.fastest_mhz) == (
-        None,
-    ) * 4
+    assert watch.others_share is None
+    assert watch.stolen_share is None
+    assert watch.waiting_share is None
+    assert watch.fastest_mhz is None
     assert not watch.is_disturbed
     assert watch.in_words() == ()
 
 
 @pytest.mark.parametrize(
-    ("own", "worked", "stolen", "others", "disturbed"),
+    ("used_here", "worked", "stolen", "others_share", "is_disturbed"),
     [
-        # Four core-seconds; what this process did itself is no disturbance.
+        # Of four core-seconds; what this process did itself is no disturbance.
         (4.0, 4.0, 0.0, 0.0, False),
         (2.0, 4.0, 0.0, 0.5, True),
         (3.7, 4.0, 0.0, 0.075, True),
@@ -85,20 +88,21 @@ def test_what_the_system_does_not_count_is_not_known(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_others_share_of_the_cores(
-    own: float, worked: float, stolen: float, others: float, disturbed: bool
+    used_here: float, worked: float, stolen: float, others_share: float, is_disturbed: bool
 ) -> None:
     before = MachineSample(10.0, 1.0, 7.0, 3.0, 5.0, (2000.0, 1000.0))
-    after = MachineSample(12.0, 1.0 + own, 7.0 + worked, 3.0 + stolen, 6.0, (1500.0, 800.0))
+    after = MachineSample(12.0, 1.0 + used_here, 7.0 + worked, 3.0 + stolen, 6.0, (1500.0, 800.0))
     watch = watched(before, after)
-    assert watch.others_share == pytest.approx(others)
+    assert watch.others_share == pytest.approx(others_share)
     assert watch.stolen_share == pytest.approx(stolen / 4)
-    assert (watch.waiting_share, watch.slowest_mhz, watch.fastest_mhz) == (0.5, 1500.0, 2000.0)
-    assert watch.is_disturbed == disturbed
-    assert (
-        any(sentence.startswith("Other processes took ") for sentence in watch.in_words())
-        == disturbed
-    )
-    assert watch.in_words()[-1].startswith("The cores' clock ran at 1,500 to 2,000 MHz")
+    assert watch.waiting_share == 0.5
+    assert watch.slowest_mhz == 1500.0
+    assert watch.fastest_mhz == 2000.0
+    assert watch.is_disturbed == is_disturbed
+    sentences = watch.in_words()
+    of_others = [sentence for sentence in sentences if sentence.startswith("Other processes took ")]
+    assert bool(of_others) == is_disturbed
+    assert sentences[-1].startswith("The cores' clock ran at 1,500 to 2,000 MHz")
 
 
 def test_too_little_to_be_counted_is_no_disturbance() -> None:
@@ -108,18 +112,21 @@ def test_too_little_to_be_counted_is_no_disturbance() -> None:
 
 def test_watches_are_joined_by_their_lengths() -> None:
     loud = replace(
-        QUIET, watched_seconds=30.0, others_share=0.41, stolen_share=None, slowest_mhz=900.0
+        QUIET,
+        watched_seconds=30.0,
+        others_share=0.41,
+        stolen_share=None,
+        slowest_mhz=900.0,
+        repeated_rounds=2,
     )
-    both = joined_watches((QUIET, replace(loud, repeated_rounds=2)), repeated_rounds=1)
-    assert both is not None
-    assert both.others_share == pytest.approx(0.31)
-    assert (both.watched_seconds, both.stolen_share, both.slowest_mhz, both.repeated_rounds) == (
-        40.0,
-        0.0,
-        900.0,
-        3,
-    )
-    assert "Rounds repeated: 3." in both.in_words()[0]
+    joined = joined_watches((QUIET, loud), repeated_rounds=1)
+    assert joined is not None
+    assert joined.others_share == pytest.approx((10 * 0.01 + 30 * 0.41) / 40)
+    assert joined.watched_seconds == 40.0
+    assert joined.stolen_share == 0.0
+    assert joined.slowest_mhz == 900.0
+    assert joined.repeated_rounds == 3
+    assert "Rounds repeated: 3." in joined.in_words()[0]
     assert joined_watches(()) is None
 
 
@@ -127,5 +134,5 @@ def test_a_quota_leaves_less_than_the_cores(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(machine, "processor_quota", lambda: 1.5)
     watch = watched(sample_machine(), sample_machine())
     assert watch.cores == 1.5
-    (told,) = replace(watch, others_share=0.0, slowest_mhz=None).in_words(threads=2)
-    assert told == "2 threads of devices share the time of 1.5 cores: not all can work at once."
+    (sentence,) = replace(watch, others_share=0.0, slowest_mhz=None).in_words(threads=2)
+    assert sentence == "2 threads of devices share the time of 1.5 cores: not all can work at once."

@@ -5,6 +5,7 @@ is.
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -49,8 +50,9 @@ BOX = re.compile(r"[\u2500-\u257f]+")
 Show = Callable[[Console], None]
 
 
-def printed(show_it: Show, width: int) -> str:
-    return BOX.sub(" ", printing.printed(show_it, width=width))
+def printed(show: Show, width: int) -> str:
+    """Return what is printed at a width, without the lines of tables."""
+    return BOX.sub(" ", printing.printed(show, width=width))
 
 
 def words(text: str) -> set[str]:
@@ -61,24 +63,23 @@ def words(text: str) -> set[str]:
 
 
 def quantities(text: str) -> set[str]:
-    """Return the numbers with their signs and units, each from one line."""
-    return {
-        " ".join(found.split()) for line in text.splitlines() for found in QUANTITY.findall(line)
-    }
+    """Return the numbers with their signs and units, each from a single line."""
+    lines = text.splitlines()
+    matches = chain.from_iterable(QUANTITY.findall(line) for line in lines)
+    return {" ".join(match.split()) for match in matches}
 
 
-def assert_nothing_is_lost(show_it: Show, references: Iterable[tuple[int, int]] = WIDTHS) -> None:
-    """Check that at some widths all is printed that is printed at others."""
+def assert_nothing_is_lost(show: Show, references: Iterable[tuple[int, int]] = WIDTHS) -> None:
+    """Check that at each first width all is printed that is printed at the second one."""
     for width, reference_width in references:
-        narrow, reference = printed(show_it, width), printed(show_it, reference_width)
-        assert quantities(reference) <= quantities(narrow)
-        assert words(reference) <= words(narrow)
-        assert "…" not in words(narrow) - words(reference)
-        # A word that is longer than the terminal stays in one piece.
-        assert all(
-            len(line) <= width or len(max(words(line), key=len)) > width - 8
-            for line in narrow.splitlines()
-        )
+        text, reference = printed(show, width), printed(show, reference_width)
+        assert quantities(reference) <= quantities(text)
+        assert words(reference) <= words(text)
+        assert "…" not in words(text) - words(reference)
+        for line in text.splitlines():
+            # A word that is longer than the terminal stays in one piece.
+            longest_word = max(words(line), key=len, default="")
+            assert len(line) <= width or len(longest_word) > width - 8
 
 
 @pytest.mark.parametrize("name", ["cost-model", "parallel", "allreduce", "data-parallel"])
@@ -90,11 +91,11 @@ def test_results_of_each_kind_of_table_and_once_where_the_data_came_from(name: s
 
 def test_comparisons_and_their_differences() -> None:
     saved = read_comparison(SAVED)
-    show_it = partial(show_comparison, analyse(saved))
+    show_saved = partial(show_comparison, analyse(saved))
     # Between these widths figures have no bounds.
     assert 60 < NARROW <= 80 < WIDE
-    assert_nothing_is_lost(show_it, ((60, WIDEST), (80, WIDE - 1), (WIDE, WIDEST)))
-    assert printed(show_it, 80).count("data: ") == 1
+    assert_nothing_is_lost(show_saved, ((60, WIDEST), (80, WIDE - 1), (WIDE, WIDEST)))
+    assert printed(show_saved, 80).count("data: ") == 1
     assert_nothing_is_lost(partial(show_difference, compare_with_old(saved, saved)))
 
 
@@ -122,16 +123,19 @@ def test_what_doctor_finds() -> None:
 CELLS = st.text(st.sampled_from("ab1 [±"), max_size=12).map(str.strip)
 
 
-@given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=4), st.integers(12, 60))
+@given(
+    rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=4),
+    width=st.integers(12, 60),
+)
 def test_any_table_keeps_its_words(rows: list[tuple[str, str, str]], width: int) -> None:
-    def show_it(console: Console) -> None:
+    def show_rows(console: Console) -> None:
         table = Table("name", Column("first heading", justify="right"), "second")
         for row in rows:
             table.add_row(*row)
         show_table(table, console)
 
-    shown = words(printed(show_it, width))
-    assert {word for row in rows for cell in row for word in words(cell)} <= shown
+    text_of_cells = " ".join(chain.from_iterable(rows))
+    assert words(text_of_cells) <= words(printed(show_rows, width))
 
 
 @given(
@@ -142,26 +146,26 @@ def test_any_table_keeps_its_words(rows: list[tuple[str, str, str]], width: int)
 )
 @example(["5.0 ms", "word", "± 3%", "word"])
 def test_no_line_of_a_sentence_ends_within_a_quantity(parts: list[str]) -> None:
-    lines = printed(partial(show_sentence, ", ".join(parts), bullet="· "), 20).splitlines()
+    sentence = ", ".join(parts)
+    lines = printed(partial(show_sentence, sentence, bullet="· "), 20).splitlines()
     assert all(len(line) <= 20 for line in lines)
-    assert " ".join(line.strip() for line in lines) == "· " + ", ".join(parts)
+    assert " ".join(line.strip() for line in lines) == f"· {sentence}"
     for part in parts:
         assert any(part in line for line in lines)
 
 
 def test_the_catalogue_fits_a_screen_with_a_line_for_each_experiment() -> None:
-    lines = printed(
-        partial(show_catalogue, EXPERIMENTS.values(), ("numpy", "torch")), 80
-    ).splitlines()
-    assert len(lines) == len(EXPERIMENTS) + 5
-    assert all(len(one.summary) <= 45 for one in EXPERIMENTS.values())
+    experiments = EXPERIMENTS.values()
+    lines = printed(partial(show_catalogue, experiments, ("numpy", "torch")), 80).splitlines()
+    assert len(lines) == len(experiments) + 5
+    for experiment in experiments:
+        assert len(experiment.summary) <= 45
 
 
 @pytest.mark.parametrize("colour", [ASIDE, BAD, DOUBTFUL, GOOD])
-def test_colours_are_the_terminals_own(colour: str) -> None:
+def test_colours_are_the_terminal_s_own(colour: str) -> None:
     style = Style.parse(colour)
-    assert style.dim or (
-        style.color is not None
-        and style.color.is_default is False
-        and style.color.number in range(8)
-    )
+    if not style.dim:
+        assert style.color is not None
+        assert style.color.is_default is False
+        assert style.color.number in range(8)

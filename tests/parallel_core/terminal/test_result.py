@@ -9,8 +9,10 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import pytest
+from rich.console import Console
 
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults
@@ -38,40 +40,45 @@ from tests.parallel_core.terminal.printed import in_words, printed
 def shown(
     *cells: CellResults, width: int = 100, show: Callable[..., None] = show_comparison
 ) -> list[str]:
+    """Return the lines that are printed of a comparison of cells."""
     return printed(show, analyse(comparison(*cells)), width=width).splitlines()
 
 
-@pytest.mark.parametrize("engines", [("async", "sync"), ("async",)])
-def test_the_answer_fits_one_screen(engines: tuple[str, ...]) -> None:
-    names = ("mxnet", "torch", "jax")[: 1 + len(engines)]
+@pytest.mark.parametrize(
+    ("engines", "frameworks"),
+    [(("async", "sync"), ("mxnet", "torch", "jax")), (("async",), ("mxnet", "torch"))],
+    ids=["two-engines", "one-engine"],
+)
+def test_the_answer_fits_one_screen(engines: tuple[str, ...], frameworks: tuple[str, ...]) -> None:
+    seconds = {"mxnet": 1.0, "torch": 2.0, "jax": 0.5}
+    experiments = ("async", "parallel", "overlap", "data-parallel")
     cells = [
-        measured(Cell(experiment, name, engine), times(seconds))
-        for experiment in ("async", "parallel", "overlap", "data-parallel")
-        for engine in engines
-        for name, seconds in zip(names, (1.0, 2.0, 0.5), strict=False)
+        measured(Cell(experiment, framework, engine), times(seconds[framework]))
+        for experiment, engine, framework in product(experiments, engines, frameworks)
     ]
     lines = shown(*cells, width=80, show=show_screen)
     assert len(lines) <= 28
     assert all(len(line) <= 80 for line in lines)
-    assert sum(" slower" in line for line in lines) == 4
+    slower = [line for line in lines if " slower" in line]
+    assert len(slower) == 4
 
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_more_than_two_frameworks_are_a_row_each_and_each_pair_has_a_heading(width: int) -> None:
-    cells = (
-        measured(parallel(name), times(factor))
-        for name, factor in {"mxnet": 1, "torch": 2, "jax": 4}.items()
-    )
-    lines = [line.strip() for line in shown(*cells, width=width, show=show_screen)]
-    assert [line.split()[0] for line in lines if " of 2" in line] == ["MXNet", "PyTorch", "JAX"]
-    assert [line for line in lines if " against " in line] == [
-        "PyTorch against MXNet",
-        "JAX against MXNet",
+    cells = [
+        measured(parallel("mxnet"), times(1)),
+        measured(parallel("torch"), times(2)),
+        measured(parallel("jax"), times(4)),
     ]
+    lines = [line.strip() for line in shown(*cells, width=width, show=show_screen)]
+    row_names = [line.split()[0] for line in lines if " of 2" in line]
+    assert row_names == ["MXNet", "PyTorch", "JAX"]
+    headings = [line for line in lines if " against " in line]
+    assert headings == ["PyTorch against MXNet", "JAX against MXNet"]
 
 
 @pytest.mark.parametrize(
-    ("speedups", "written", "note"),
+    ("speedups", "figure", "note"),
     [
         ((1.9, 1.3, 1.8, 1.4, 1.6), "1.6 of 2 ?", "? touches two bands."),
         (
@@ -87,15 +94,13 @@ def test_more_than_two_frameworks_are_a_row_each_and_each_pair_has_a_heading(wid
     ],
 )
 def test_a_doubtful_figure_is_marked_or_withheld(
-    speedups: tuple[float, ...], written: str, note: str
+    speedups: tuple[float, ...], figure: str, note: str
 ) -> None:
-    cells = (
-        with_figures(measured(parallel("mxnet"), ONE), speedups),
-        measured(parallel("torch"), ONE),
-    )
-    lines = shown(*cells, width=80, show=show_screen)
+    doubtful = with_figures(measured(parallel("mxnet"), ONE), speedups)
+    lines = shown(doubtful, measured(parallel("torch"), ONE), width=80, show=show_screen)
     (row,) = (line for line in lines if "Devices at once" in line)
-    assert re.split(" {2,}", row.strip())[1] == written
+    _, figure_of_mxnet, *_ = re.split(" {2,}", row.strip())
+    assert figure_of_mxnet == figure
     assert note in in_words(" ".join(lines))
 
 
@@ -116,36 +121,45 @@ def test_the_answer_comes_last_and_says_nothing_twice() -> None:
     result = replace(
         TIMED, explanation="Verdict [1].", answer=answer, notes=("Noted.",), problems=("Wrong",)
     )
-    told = printed(show, result)
-    assert told.endswith(
+    text = printed(show, result)
+    assert text.endswith(
         "\nAnswer\nVerdict [1].\nIt took 2 s.\nWhat would change it: More cores than 2.\n"
     )
-    assert told.count("Verdict [1].") == 1
-    assert told.index("Noted.") < told.index("INVALID: Wrong") < told.index("Answer")
-    told = printed(show, replace(result, answer=None))
-    assert "\nVerdict [1].\n· Noted.\n" in told
-    assert "Answer" not in told
+    assert text.count("Verdict [1].") == 1
+    assert text.index("Noted.") < text.index("INVALID: Wrong") < text.index("Answer")
+    without_answer = printed(show, replace(result, answer=None))
+    assert "\nVerdict [1].\n· Noted.\n" in without_answer
+    assert "Answer" not in without_answer
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_each_of_several_trainings_has_a_line_where_there_is_no_bar(terminal: bool) -> None:
-    stream = io.StringIO()
-    console = terminal_console(
-        file=stream, force_terminal=terminal, force_interactive=terminal, width=80
+def console_on(stream: io.StringIO, is_terminal: bool) -> Console:
+    """Return a console that writes to a stream as if it were a terminal, or were none."""
+    return terminal_console(
+        file=stream, force_terminal=is_terminal, force_interactive=is_terminal, width=80
     )
-    with progress.training_progress(console, epochs=2, images=8) as shown:
-        for name in ("training 1 of 2", "training 2 of 2"):
-            shown.on_training(name)
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "expected_lines"), [(True, []), (False, ["training 1 of 2", "training 2 of 2"])]
+)
+def test_each_of_several_trainings_has_a_line_where_there_is_no_bar(
+    is_terminal: bool, expected_lines: list[str]
+) -> None:
+    stream = io.StringIO()
+    with progress.training_progress(console_on(stream, is_terminal), epochs=2, images=8) as bars:
+        bars.on_training("training 1 of 2")
+        bars.on_training("training 2 of 2")
     lines = [line for line in stream.getvalue().splitlines() if line.startswith("training ")]
-    assert lines == ([] if terminal else ["training 1 of 2", "training 2 of 2"])
+    assert lines == expected_lines
 
 
 def test_a_comparison_tells_each_round_once_and_the_time_that_is_left_when_it_is_known() -> None:
     stream = io.StringIO()
-    cells = comparison(measured(parallel("torch"), (1.0,))).cells
+    cell = parallel("torch")
     with comparison_progress(terminal_console(file=stream, width=80)) as on_run:
-        for number, left in ((1, None), (1, 120.0), (2, 60.0)):
-            on_run(NextRun((cells[0].cell,), number, 2, 3, left))
+        on_run(NextRun((cell,), 1, 2, 3, None))
+        on_run(NextRun((cell,), 1, 2, 3, 120.0))
+        on_run(NextRun((cell,), 2, 2, 3, 60.0))
     assert stream.getvalue().splitlines() == [
         "round 1 of 2: 0 of 3 runs done",
         "round 2 of 2: 2 of 5 runs done, about a minute left",
@@ -153,23 +167,21 @@ def test_a_comparison_tells_each_round_once_and_the_time_that_is_left_when_it_is
 
 
 @pytest.mark.parametrize(
-    ("terminal", "from_second", "seen"), [(True, 0, True), (False, 0, False), (True, 60, False)]
+    ("is_terminal", "shown_from_second", "is_shown"),
+    [(True, 0, True), (False, 0, False), (True, 60, False)],
 )
-def test_long_work_is_shown(
-    monkeypatch: pytest.MonkeyPatch, terminal: bool, from_second: float, seen: bool
+def test_long_work_is_shown_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, shown_from_second: float, is_shown: bool
 ) -> None:
-    monkeypatch.setattr(progress, "SHOWN_FROM", from_second)
+    monkeypatch.setattr(progress, "SHOWN_FROM", shown_from_second)
     stream = io.StringIO()
-    console = terminal_console(
-        file=stream, force_terminal=terminal, force_interactive=terminal, width=80
-    )
-    before = {*threading.enumerate()}
-    with progress.measurement_progress(console, "overlap"):
+    threads_before = set(threading.enumerate())
+    with progress.measurement_progress(console_on(stream, is_terminal), "overlap"):
         tell("run and copy together", 0.25)
         # A thread that draws would take time from what is measured.
-        assert {*threading.enumerate()} <= before
+        assert set(threading.enumerate()) <= threads_before
     tell("after the end", 1.0)
-    assert (
-        ("overlap: run and copy together" in stream.getvalue()) == bool(stream.getvalue()) == seen
-    )
-    assert "after the end" not in stream.getvalue()
+    text = stream.getvalue()
+    assert bool(text) == is_shown
+    assert ("overlap: run and copy together" in text) == is_shown
+    assert "after the end" not in text

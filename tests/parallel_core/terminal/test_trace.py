@@ -3,6 +3,7 @@ where there is much.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,56 +36,77 @@ MS = 1_000_000
 
 
 def shown(timeline: Timeline, main: str | None = None, width: int = 100) -> str:
+    """Return what is printed of a timeline's cases."""
     return printed(show_figures, timeline_figures(timeline), main=main, width=width)
 
 
-def in_full(found: CaseFigures) -> str:
-    return printed(show_figures, (found,), width=80) + printed(show_details, found, width=80)
+def in_full(figures: CaseFigures) -> str:
+    """Return all that is printed of a case, in 80 columns."""
+    return printed(show_figures, (figures,), width=80) + printed(show_details, figures, width=80)
 
 
 @pytest.fixture(scope="module")
 def ddp() -> CaseFigures:
+    """The figures of a recorded training on two GPUs."""
     return figures_of(case_of_trace("ddp"))
 
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_case_is_shown_by_queue_and_in_lines(width: int) -> None:
-    text = shown(overlap_timeline(), JOINT, width)
-    assert all(len(line) <= width for line in text.splitlines())
-    text = in_words(text)
-    assert "cpu:1 compute 50 98 % 0 – –" in text
-    assert "host Python 101 1 %, waits 99 % 0 – –" in text
-    assert "98 % of the copying (196 ms of 200 ms) lay under computation" in text
-    assert "critical path: 98 % copy on cpu:2 compute and 2 % matmul on cpu:1 compute" in text
-    assert (
-        "from launch to start: 99.0 ms in the median of 100 operations, 178 ms at the 90th "
-        "percentile" in text
-    )
-    assert "control returned after 2.00 ms, 1 % of the time" in text
+    printed_text = shown(overlap_timeline(), JOINT, width)
+    assert all(len(line) <= width for line in printed_text.splitlines())
+    text = in_words(printed_text)
+    for part in (
+        "cpu:1 compute 50 98 % 0 – –",
+        "host Python 101 1 %, waits 99 % 0 – –",
+        "98 % of the copying (196 ms of 200 ms) lay under computation",
+        "critical path: 98 % copy on cpu:2 compute and 2 % matmul on cpu:1 compute",
+        "from launch to start: 99.0 ms in the median of 100 operations, 178 ms at the 90th",
+        "control returned after 2.00 ms, 1 % of the time",
+    ):
+        assert part in text
 
 
 def test_a_title_says_that_the_profiler_slowed_a_case_down_and_nothing_is_divided_by_it() -> None:
-    text = in_words(shown(replace(overlap_timeline(), timed={JOINT: 0.05}), JOINT))
+    slowed_down = replace(overlap_timeline(), timed={JOINT: 0.05})
+    text = in_words(shown(slowed_down, JOINT))
     assert "slowed down by the profiler: 4.1 × the time" in text
     assert not re.search("overlap:|critical path:", text)
-    assert "slowed down" not in shown(replace(overlap_timeline(), timed={JOINT: 0.2}), JOINT)
+    as_fast = replace(overlap_timeline(), timed={JOINT: 0.2})
+    assert "slowed down" not in shown(as_fast, JOINT)
 
 
 def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
     timeline = Timeline("made up", queue_of([(0, 1), (2, 3)]))
-    text, (case,) = in_words(shown(timeline)), timeline_figures(timeline)
+    text = in_words(shown(timeline))
     assert "critical path: 67 % compute on cpu:1 compute and 33 % idle" in text
     assert not re.search("overlap|launch|control|None|nan", text)
-    assert "operations that take the most time" in in_full(case)
-    assert not re.search("step|collectives alone|idle between|None|nan", in_full(case))
-    # Nor of a case in which the profiler saw nothing.
+    (case,) = timeline_figures(timeline)
+    full_text = in_full(case)
+    assert "operations that take the most time" in full_text
+    assert not re.search("step|collectives alone|idle between|None|nan", full_text)
+
+
+def test_a_case_in_which_the_profiler_saw_nothing_is_named() -> None:
     cases = (Window("[first]", 0, ns(2)), Window("[bold]", ns(5), ns(6)))
-    text = shown(Timeline("made up", queue_of([(0, 1)], device=FIRST), cases))
-    assert "“[bold]”: the profiler recorded nothing in it" in text
+    timeline = Timeline("made up", queue_of([(0, 1)], device=FIRST), cases)
+    assert "“[bold]”: the profiler recorded nothing in it" in shown(timeline)
+
+
+def operations_in_turn(operations: Iterable[tuple[str, int, int]]) -> Timeline:
+    """Return a case of operations that follow each other: their names, the gaps before them, and
+    their lengths.
+    """
+    spans, end = [], 0
+    for name, gap, length in operations:
+        start = end + gap
+        end = start + length
+        spans.append(Span(name, "compute", "cuda:0", "stream 7", start, end))
+    return Timeline("made up", tuple(spans), (Window("case", 0, end),))
 
 
 @pytest.mark.parametrize(
-    ("lengths", "rest"),
+    ("lengths", "remainder"),
     [
         # Three are named, and what is too short to be seen is not counted.
         ([2000] * 5 + [1], "40 % in 2 other names of 20 % each"),
@@ -95,13 +117,13 @@ def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
         ([500, 300, 190, *[1] * 10], "1 % in 10 other names of less than 0.5 % each"),
     ],
 )
-def test_names_that_are_not_shown_are_as_short_as_is_said(lengths: list[int], rest: str) -> None:
-    spans, end = [], 0
-    for number, length in enumerate(lengths):
-        spans.append(Span(f"k{number}", "compute", "cuda:0", "stream 7", end, end + length))
-        end += length
-    case = Window("case", 0, end)
-    assert rest in in_words(shown(Timeline("made up", tuple(spans), (case,)), width=1000))
+def test_names_that_are_not_shown_are_as_short_as_is_said(
+    lengths: list[int], remainder: str
+) -> None:
+    timeline = operations_in_turn(
+        (f"k{number}", 0, length) for number, length in enumerate(lengths)
+    )
+    assert remainder in in_words(shown(timeline, width=1000))
 
 
 @given(
@@ -114,35 +136,27 @@ def test_names_that_are_not_shown_are_as_short_as_is_said(lengths: list[int], re
 @example([(1, 0, number) for number in range(300)])
 @example([(1, 999, number) for number in range(300)])
 def test_the_shares_of_a_critical_path_add_up_however_many_names_share_it(
-    drawn: list[tuple[int, int, int]],
+    lengths_gaps_and_names: list[tuple[int, int, int]],
 ) -> None:
-    """Operations follow each other: their lengths, the gaps before them and their names are
-    drawn.
-    """
-    spans, end = [], 0
-    for length, gap, name in drawn:
-        spans.append(
-            Span(f"k{name}", "compute", "cuda:0", "stream 7", end + gap, end + gap + length)
-        )
-        end += gap + length
-    text = in_words(shown(Timeline("made up", tuple(spans), (Window("case", 0, end),)), width=1000))
+    timeline = operations_in_turn(
+        (f"k{name}", gap, length) for length, gap, name in lengths_gaps_and_names
+    )
+    text = in_words(shown(timeline, width=1000))
+    share = r"([\d.]+) % (?:k\d+ on|in [\d,]+ (?:other )?names?|idle)"
     for line in re.findall("critical path: (.*)", text):
-        shares = [
-            float(share)
-            for share in re.findall(
-                r"([\d.]+) % (?:k\d+ on|in [\d,]+ (?:other )?names?|idle)", line
-            )
-        ]
+        shares = [float(percent) for percent in re.findall(share, line)]
         # Each of at most eleven is rounded, and the rest or idle time below 0.5 % is left out.
         assert shares
         assert abs(sum(shares) - 100) <= 5
 
 
 def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:
-    cases = tuple(Window(f"case {hour}", ns(hour), ns(hour + 1)) for hour in range(20))
-    timeline = Timeline("made up", queue_of([(hour, hour + 0.5) for hour in range(20)]), cases)
+    hours = range(20)
+    cases = tuple(Window(f"case {hour}", ns(hour), ns(hour + 1)) for hour in hours)
+    spans = queue_of([(hour, hour + 0.5) for hour in hours])
+    timeline = Timeline("made up", spans, cases)
     text = shown(timeline, "case 7")
-    assert all(f"case {hour} " in text for hour in range(20))
+    assert all(f"case {hour} " in text for hour in hours)
     assert re.findall("“(.*)”", text) == ["case 7"]
     assert "“" not in shown(timeline)
 
@@ -156,17 +170,17 @@ def test_what_differs_is_explained_and_what_agrees_is_counted() -> None:
 
 
 def test_of_times_only_the_main_case_s_are_listed_and_the_others_are_counted() -> None:
-    one = Agreement("case", DISPATCH, 0.9, 0.1, 0.05)
-    cases = [
-        replace(one, case=f"case {number}", by_clock=0.9 if number == 4 else 0.1)
-        for number in range(5)
-    ]
-    text = printed(show_agreements, cases, main="case 2", asked=DISPATCH)
-    assert text.count("differ") == text.count("! ") == 1
+    differing = Agreement("case", DISPATCH, by_trace=0.9, by_clock=0.1, noise=0.05)
+    agreements = [replace(differing, case=f"case {number}") for number in range(5)]
+    agreements[4] = replace(agreements[4], by_clock=0.9)
+    text = printed(show_agreements, agreements, main="case 2", asked=DISPATCH)
+    assert text.count("differ") == 1
+    assert text.count("! ") == 1
     assert "1 of 4 agree" in text
-    assert "case 2" not in printed(
-        show_agreements, cases, main="case 2", asked="overlap_efficiency"
+    of_other_metric = printed(
+        show_agreements, agreements, main="case 2", asked="overlap_efficiency"
     )
+    assert "case 2" not in of_other_metric
     assert printed(show_agreements, ()) == ""
 
 
@@ -194,58 +208,57 @@ def test_queues_operations_steps_and_the_share_of_hidden_communication_are_told(
 
 
 def test_of_many_queues_the_busiest_are_shown_in_their_order_and_the_rest_is_counted() -> None:
-    # Each has two operations, with a gap between them.
-    busy = [device for device in range(1000) if device % 50 == 7]
-    spans = [
-        Span(
-            "work",
-            "compute",
-            f"gpu:{device}",
-            "stream 7",
-            start,
-            start + (50 if device in busy else 1),
-            start - 10,
+    busy_devices = list(range(7, 1000, 50))
+
+    def work(device: int, start: int) -> Span:
+        length = 50 if device in busy_devices else 1
+        return Span(
+            "work", "compute", f"gpu:{device}", "stream 7", start, start + length, start - 10
         )
-        for start in (10, 100)
-        for device in range(1000)
-    ]
-    text = in_full(figures_of(made_case(*spans)))
+
+    # Each device has two operations, with a gap between them.
+    first_operations = [work(device, 10) for device in range(1000)]
+    second_operations = [work(device, 100) for device in range(1000)]
+    text = in_full(figures_of(made_case(*first_operations, *second_operations)))
     shown_devices = [int(number) for number in re.findall(r"^ ?gpu:(\d+) ", text, re.MULTILINE)]
     # In tables of queues, of devices, and of what queues waited for.
-    assert shown_devices == busy * 3
+    assert shown_devices == busy_devices * 3
     assert text.count("(+980)") == 3
 
 
-def test_names_are_whole_for_their_ends_tell_them_apart_and_many_steps_left_to_the_json(
-    ddp: CaseFigures,
-) -> None:
-    assert ddp.steps is not None
+def test_names_are_whole_for_their_ends_tell_them_apart(ddp: CaseFigures) -> None:
     arguments = [f"argument_{number}" for number in range(9)]
     longest = replace(ddp.operations[0], name=f"kernel<{', '.join(arguments)}>")
+    text = in_words(in_full(replace(ddp, operations=(longest,))))
+    assert all(argument in text for argument in arguments)
+
+
+def test_many_steps_are_left_to_the_json(ddp: CaseFigures) -> None:
+    assert ddp.steps is not None
     many = replace(ddp.steps, steps=ddp.steps.steps * 20)
-    text = in_words(in_full(replace(ddp, operations=(longest,), steps=many)))
-    assert [one for one in arguments if one not in text] == []
+    text = in_words(in_full(replace(ddp, steps=many)))
     assert "ProfilerStep#4" not in text
     assert "ProfilerStep#6 is unlike the other steps" in text
 
 
 def of_ranks(ranks: int, width: int = 80, world_size: int | None = None) -> str:
-    """Make up ranks of which each computes the longer the higher its number is, and the others wait
-    for it.
+    """Return what is printed of ranks that compute the longer the higher their number is, and wait
+    for the last one.
     """
+    end = (110 + ranks) * MS
     traces = {}
     for rank in range(ranks):
-        computing, end = (100 + rank) * MS, (110 + ranks) * MS
+        computed = (100 + rank) * MS
         spans = (
-            Span("matmul", "compute", "gpu:0", "stream 7", 0, computing),
-            Span("AllReduce", "exchange", "gpu:0", "stream 9", computing, end),
+            Span("matmul", "compute", "gpu:0", "stream 7", 0, computed),
+            Span("AllReduce", "exchange", "gpu:0", "stream 9", computed, end),
         )
-        made, met = (
-            Timeline("torch", spans),
-            Collective("allreduce", "0", None, "9", computing, end),
+        timeline = Timeline("torch", spans)
+        collective = Collective("allreduce", "0", None, "9", computed, end)
+        path, figures = Path(f"{rank}.json"), timeline_figures(timeline)
+        traces[rank] = RankTrace(
+            path, rank, world_size or ranks, timeline, 2, figures, (collective,), 0
         )
-        about = (Path(f"{rank}.json"), rank, world_size or ranks)
-        traces[rank] = RankTrace(*about, made, 2, timeline_figures(made), (met,), 0)
     return printed(show_ranks, summary_of(traces), width=width)
 
 
@@ -256,20 +269,19 @@ def test_no_rank_is_cut_off_in_eighty_columns(ranks: int) -> None:
 
 
 def test_few_ranks_have_a_row_each_with_median_and_spread() -> None:
-    lines = of_ranks(3).splitlines()
-    first, last = (
-        next(line.split() for line in lines if line.startswith(f" {rank} ")) for rank in (0, 2)
-    )
-    assert first[1:5] == ["113", "ms", "100", "ms"]
+    rows = [in_words(line) for line in of_ranks(3).splitlines()]
+    (first,) = (row for row in rows if row.startswith("0 "))
+    (last,) = (row for row in rows if row.startswith("2 "))
+    assert first.startswith("0 113 ms 100 ms ")
     # Time, computing, communication, hidden, idle, waited, last.
-    assert last[1:] == ["113", "ms", "102", "ms", "11.0", "ms", "0", "%", "0", "%", "0", "ms", "1"]
-    assert any(line.split()[:3] == ["spread", "0", "ms"] for line in lines)
+    assert last == "2 113 ms 102 ms 11.0 ms 0 % 0 % 0 ms 1"
+    assert any(row.startswith("spread 0 ms") for row in rows)
     assert "straggler: rank 2 came last in 1 of 1 collectives" in of_ranks(3, width=200)
     assert of_ranks(2, world_size=128).startswith("2 ranks of 128")
 
 
 def test_many_ranks_have_their_extremes_and_who_they_belong_to() -> None:
-    lines = [line.split() for line in of_ranks(64).splitlines()]
-    assert ["computing", "100", "ms", "0", "132", "ms", "163", "ms", "63", "63.0", "ms"] in lines
-    assert ["waited", "0", "ms", "63", "31.5", "ms", "63.0", "ms", "0", "63.0", "ms"] in lines
-    assert len(lines) < 20
+    rows = [in_words(line) for line in of_ranks(64).splitlines()]
+    assert "computing 100 ms 0 132 ms 163 ms 63 63.0 ms" in rows
+    assert "waited 0 ms 63 31.5 ms 63.0 ms 0 63.0 ms" in rows
+    assert len(rows) < 20
