@@ -37,7 +37,7 @@ def largest_error(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
 def change(
     backend: Backend, name: str, x: np.ndarray, labels: np.ndarray, seed: int = 0
 ) -> list[np.ndarray]:
-    return batch_norm.ways(len(x))[name].changes(
+    return batch_norm.strategies(len(x))[name].changes(
         backend, batch_norm.initial_parameters(seed), (x, labels), 1 / len(x)
     )
 
