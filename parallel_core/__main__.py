@@ -87,11 +87,12 @@ def _raised_in(error: BaseException) -> str:
 
 
 def print_error(message: str) -> None:
-    """Print an error on standard error, in one line; on a terminal, in lines between words."""
-    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else len(message) + 80
-    lines = textwrap.wrap(
-        f"parallel-core: {visible(message)}", width, break_long_words=False, break_on_hyphens=False
-    )
+    """Print an error on standard error in one line, which is wrapped only on a terminal."""
+    width = sys.maxsize
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+    line = f"parallel-core: {visible(message)}"
+    lines = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
     click.echo("\n".join(lines), err=True)
 
 

@@ -94,15 +94,15 @@ def profile(
             traces = _packed(processes, folder)
     if line := running.why_incomplete(processes, warm_up, steps):
         console.print(f"parallel-core: {line}", soft_wrap=True)
-    found = None
+    analysis = None
     if traces:
         with _in_one_line(console):
-            found = analyse(traces, load.taken_share)
+            analysis = analyse(traces, load.taken_share)
     with _in_one_line(console):
-        files.write_json(json_path, _document(command, status, processes, traces, load, found))
-    if found is not None:
+        files.write_json(json_path, _document(command, status, processes, traces, load, analysis))
+    if analysis is not None:
         with _in_one_line(console):
-            _show(found, traces, load, folder / "timeline.svg", console)
+            _show(analysis, traces, load, folder / "timeline.svg", console)
     return running.end_as(status)
 
 
@@ -150,9 +150,9 @@ def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]
 
 
 def _show(
-    found: Analysis, traces: Iterable[Path], load: MachineWatch, picture: Path, console: Console
+    analysis: Analysis, traces: Iterable[Path], load: MachineWatch, picture: Path, console: Console
 ) -> None:
-    """Print what was found, and the command that shows more; write the picture."""
+    """Print an analysis, and the command that shows more; write the picture."""
     if load.is_disturbed:
         taken, cores = percent(load.taken_share), figure(load.cores)
         sentence = (
@@ -160,16 +160,16 @@ def _show(
             "intervals are wider."
         )
         show_sentence(sentence, console, DOUBTFUL, bullet="! ")
-    show_sentences(found.answer.sentences, console, bullet="· ")
-    show_sentences([row.in_words for row in found.unhidden], console, bullet="· ")
-    if found.answer.slowdown <= MAX_SLOWDOWN:
+    show_sentences(analysis.answer.sentences, console, bullet="· ")
+    show_sentences([row.in_words for row in analysis.unhidden], console, bullet="· ")
+    if analysis.answer.slowdown <= MAX_SLOWDOWN:
         # The prices of the first process stand for those of all.
-        first_figures = next(iter(found.figures.values()))
+        first_figures = next(iter(analysis.figures.values()))
         show_prices(first_figures.interference, console)
-    show_sentences(found.notes, console, ASIDE, bullet="· ")
+    show_sentences(analysis.notes, console, ASIDE, bullet="· ")
     command = shlex.join(("parallel-core", "trace", *map(str, traces)))
     console.print(f"More: {command}", soft_wrap=True)
-    write_picture_file(found.timeline, picture)
+    write_picture_file(analysis.timeline, picture)
     console.print(f"Timeline: {picture}", soft_wrap=True)
 
 
@@ -179,11 +179,11 @@ def _document(
     processes: Sequence[Recorded],
     traces: Mapping[Path, Recorded],
     load: MachineWatch,
-    found: Analysis | None,
+    analysis: Analysis | None,
 ) -> dict[str, object]:
-    """Return the JSON of a recording; without an analysis, `found` is None."""
+    """Return the JSON of a recording, and of its analysis if there is one."""
     path_by_pid = {process.pid: path for path, process in traces.items()}
-    figures = {} if found is None else found.figures
+    figures = {} if analysis is None else analysis.figures
     objects = []
     for process in processes:
         path = path_by_pid.get(process.pid)
@@ -196,9 +196,9 @@ def _document(
     return {
         "command": command,
         "status": status,
-        "sentences": [] if found is None else found.answer.sentences,
-        "answer": None if found is None else asdict(found.answer),
-        "unhidden": [] if found is None else [asdict(row) for row in found.unhidden],
+        "sentences": [] if analysis is None else analysis.answer.sentences,
+        "answer": None if analysis is None else asdict(analysis.answer),
+        "unhidden": [] if analysis is None else [asdict(row) for row in analysis.unhidden],
         "load": asdict(load),
         "processes": objects,
     }

@@ -136,9 +136,12 @@ def _examine_framework(
             yield Finding(label, "fine", text, None, figures)
 
 
-def _failure(attempt: Attempt, what: str, failure: Diagnosis) -> Diagnosis:
-    """Say that a framework cannot use its GPUs, or one of them, and what would help."""
-    cause = f"{attempt.title} cannot use {what}: {failure.cause}"
+def _failure(attempt: Attempt, unusable: str, failure: Diagnosis) -> Diagnosis:
+    """Say that a framework cannot use its GPUs, and suggest a command.
+
+    `unusable` is "the GPUs" or "this GPU".
+    """
+    cause = f"{attempt.title} cannot use {unusable}: {failure.cause}"
     if not failure.command:
         command = f"parallel-core run parallel --backend {attempt.name} --device-kind cpu"
         return Diagnosis(f"{cause} (it works on the CPU)", command)

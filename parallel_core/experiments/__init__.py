@@ -45,7 +45,8 @@ class _Catalogue(Mapping[str, Experiment]):
                 yield experiment.name
 
     def __len__(self) -> int:
-        return len(list(self))
+        # `list` would ask for this length first.
+        return sum(1 for _name in self)
 
 
 def _declared_in(chapter: str, module: str) -> Experiment | None:

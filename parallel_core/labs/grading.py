@@ -116,14 +116,14 @@ def judge_values(
     failed = partial(Outcome, program.what, 10, "failed", program=inspect.getsource(program.run))
     vectors = random.integers(0, 100, (program.vectors, 3)).astype(np.float32)
     try:
-        got = computed(lab, engine, program.run, *vectors)
+        values = computed(lab, engine, program.run, *vectors)
     except MeasurementError as error:
         return failed(str(error), "an end without an error")
-    if isinstance(got, str) and got in programs.INSTEAD:
-        return failed(got, programs.INSTEAD[got])
+    if isinstance(values, str) and values in programs.INSTEAD:
+        return failed(values, programs.INSTEAD[values])
     expected = program.expected(*vectors)
-    if not _is_equal(got, expected):
-        return failed(short(got), short(expected))
+    if not _is_equal(values, expected):
+        return failed(short(values), short(expected))
     return Outcome(program.what, 10, "passed")
 
 

@@ -246,7 +246,8 @@ def _devices_at_fault(
     backward_passes = launch_gradients(backend, params, *batch)
     faulty = []
     for device, backward_pass in zip(devices_of(backend, params), backward_passes, strict=True):
-        gradients = backend.to_numpy(backward_pass[1])
-        if not all(np.isfinite(gradient).all() for gradient in gradients):
+        _, gradients = backward_pass
+        on_host = backend.to_numpy(gradients)
+        if not all(np.isfinite(gradient).all() for gradient in on_host):
             faulty.append(device)
     return faulty

@@ -115,7 +115,7 @@ def _command_of(experiment: Experiment) -> click.Command:
     shared = _shared_options(experiment)
     rounds = [parameter for parameter in experiment.parameters if parameter.name == "rounds"]
     others = [parameter for parameter in experiment.parameters if parameter.name != "rounds"]
-    own = [
+    own_options = [
         *parameter_options(others),
         *resource_options(experiment.program),
         *parameter_options(rounds),
@@ -134,7 +134,7 @@ def _command_of(experiment: Experiment) -> click.Command:
         run_on_one_backend(experiment, values, own_values, _given_work(ctx), ctx.obj)
 
     decorated: Any = command
-    for option in reversed([*shared, *own]):
+    for option in reversed([*shared, *own_options]):
         decorated = option(decorated)
     words = {"help": experiment.question, "short_help": experiment.summary}
     return click.command(experiment.name, cls=_ExperimentCommand, **words)(decorated)

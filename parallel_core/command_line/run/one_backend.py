@@ -43,46 +43,71 @@ from parallel_core.trace_analysis.trace_files import write_trace_file
 def run_on_one_backend(
     experiment: Experiment,
     values: Mapping[str, Any],
-    own: Mapping[str, Any],
+    own_values: Mapping[str, Any],
     given: Mapping[str, Any],
     measured: list[Measured] | None,
 ) -> None:
     """Run an experiment on one backend, in this process alone or as a rank of a job.
 
-    `values` are those of all options of the command, and `own` those of options that not every
-    experiment has. `given` are the options that the user gave and that decide the run's work. The
-    result is added to `measured`, if there is such a list. Of a job, the first rank writes and
-    shows the result of all ranks.
+    `values` are those of all options of the command, and `own_values` those of options that not
+    every experiment has. `given` are the options that the user gave and that decide the run's work.
+    The result of a process alone is added to `measured`, if there is such a list.
 
     Raises RequestError for options that contradict each other, MeasurementError for an invalid
     result, and DisturbedError if times are disturbed and nothing was counted.
     """
     rendezvous = _check_request(experiment, values)
-    if rendezvous is not None and rendezvous.rank:
-        values = {**values, "json_path": None, "plot_path": None}
-    _check_files(values)
-    console = console_beside(values["json_path"])
-    loaded = _load(experiment, values, rendezvous)
     if rendezvous is None:
-        if values["trace_path"] or values["timeline_path"]:
-            check_profiler(loaded)
+        _check_files(values)
+        loaded = _load(experiment, values, rendezvous)
         began = monotonic()
-        with _alone(experiment, values), arguments_of(experiment, loaded, values) as arguments:
-            result = experiment.run(loaded, count=values["count"], **arguments)
-        _report_alone(result, loaded, values, given, console)
+        result = _run_alone(experiment, loaded, values, given)
         if measured is not None:
             measured.append(Measured(result, began, monotonic()))
     else:
-        with (
-            joined(loaded, rendezvous, experiment.name, own) as together,
-            arguments_of(experiment, together, values) as arguments,
-        ):
-            # Nothing is counted, because a profiler sees only one process.
-            result = experiment.run(together, count=0, **arguments)
-            if together.group.rank == 0:
-                guess = _write(described(result, together), console, values)
-                _answer(result, console, guess)
+        if rendezvous.rank > 0:
+            # The first rank writes the files.
+            values = {**values, "json_path": None, "plot_path": None}
+        _check_files(values)
+        loaded = _load(experiment, values, rendezvous)
+        result = _run_in_job(experiment, loaded, rendezvous, values, own_values)
     _refuse_invalid(result)
+
+
+def _run_alone(
+    experiment: Experiment, loaded: Backend, values: Mapping[str, Any], given: Mapping[str, Any]
+) -> Result:
+    """Run an experiment in this process, report its result, and return it."""
+    if values["trace_path"] or values["timeline_path"]:
+        check_profiler(loaded)
+    with _alone(experiment, values), arguments_of(experiment, loaded, values) as arguments:
+        result = experiment.run(loaded, count=values["count"], **arguments)
+    _report_alone(result, loaded, values, given, console_beside(values["json_path"]))
+    return result
+
+
+def _run_in_job(
+    experiment: Experiment,
+    loaded: Backend,
+    rendezvous: Rendezvous,
+    values: Mapping[str, Any],
+    own_values: Mapping[str, Any],
+) -> Result:
+    """Run an experiment as a rank of a job, and return its result.
+
+    The first rank writes and shows the result of all ranks.
+    """
+    with (
+        joined(loaded, rendezvous, experiment.name, own_values) as together,
+        arguments_of(experiment, together, values) as arguments,
+    ):
+        # Nothing is counted, because a profiler sees only one process.
+        result = experiment.run(together, count=0, **arguments)
+        if together.group.rank == 0:
+            console = console_beside(values["json_path"])
+            judged = _write(described(result, together), console, values)
+            _show_answer_and_guess(result, console, judged)
+    return result
 
 
 def _check_request(experiment: Experiment, values: Mapping[str, Any]) -> Rendezvous | None:
@@ -183,14 +208,14 @@ def _report_alone(
     """Write and show a result, profile it if that is wanted, and print its answer and command."""
     trace_path, timeline_path = values["trace_path"], values["timeline_path"]
     judged = _write(result, console, values)
-    by_trace = ""
+    trace_sentence = ""
     try:
         if trace_path or timeline_path:
-            by_trace = profile_and_show(loaded, result, console, trace_path, timeline_path)
+            trace_sentence = profile_and_show(loaded, result, console, trace_path, timeline_path)
         elif values["trace_if_possible"] is not None:
             _profile_if_possible(loaded, result, console, values["trace_if_possible"])
     finally:
-        _answer(result, console, judged, by_trace)
+        _show_answer_and_guess(result, console, judged, trace_sentence)
         show_again(result, given, console)
 
 
@@ -213,12 +238,16 @@ def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess
     return judged
 
 
-def _answer(result: Result, console: Console, judged: Guess | None, by_trace: str = "") -> None:
-    """Print the answer, with what a trace adds if there is a verdict, and the judged guess."""
-    if not result.has_verdict:
-        by_trace = ""
+def _show_answer_and_guess(
+    result: Result, console: Console, judged: Guess | None, trace_sentence: str = ""
+) -> None:
+    """Print a result's answer and the judged guess.
+
+    The sentence that a trace adds to the answer is left out if the result has no verdict.
+    """
     if result.answer is not None:
-        show_answer(result.answer, console, by_trace)
+        added = trace_sentence if result.has_verdict else ""
+        show_answer(result.answer, console, added)
     if judged is not None:
         show_sentence(f"\n{judged.sentence}", console, "bold")
 

@@ -64,23 +64,24 @@ def _read_checkpointing(values: Mapping[str, Any]) -> Checkpointing | None:
 
 
 def _checkpointing(backend: Backend, values: Mapping[str, Any]) -> Checkpointing | None:
-    """Read the checkpoint to resume; rank 0 reads and writes for all ranks, whose hosts may not see
-    its files.
+    """Read the checkpoint to resume.
+
+    Rank 0 reads and writes for all ranks: the hosts of the others may not see its files.
     """
     if not isinstance(backend, GroupedBackend):
         return _read_checkpointing(values)
     group = backend.group
-    own = _read_checkpointing(values) if group.rank == 0 else None
+    read_here = _read_checkpointing(values) if group.rank == 0 else None
     # Rank 0 sends its checkpoint and its number of steps; both are empty if it has none.
     own_content = own_every = b""
-    if own is not None:
-        own_every = str(own.every or 0).encode()
-        if own.resumed is not None:
-            own_content = checkpoints.to_bytes(own.resumed)
+    if read_here is not None:
+        own_every = str(read_here.every or 0).encode()
+        if read_here.resumed is not None:
+            own_content = checkpoints.to_bytes(read_here.resumed)
     content = broadcast(group, own_content)
     every = broadcast(group, own_every)
     if group.rank == 0 or not every:
-        return own
+        return read_here
     resumed = checkpoints.from_bytes(content, "rank 0") if content else None
     return Checkpointing(keep=None, every=int(every) or None, resumed=resumed)
 

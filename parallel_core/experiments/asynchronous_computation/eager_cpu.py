@@ -167,7 +167,7 @@ def add_contrast(
     The case, its share of dispatch and its count are kept. Raises MeasurementError if the result is
     invalid, and RequestError if the backend cannot run there.
     """
-    own_options = {"backend": name, "engine": engine, "budget": budget}
+    own_options: dict[str, Any] = {"backend": name, "engine": engine, "budget": budget}
     result = trial.elsewhere("eager-cpu", {**options, **own_options})
     if result.problems:
         raise MeasurementError(f"its result is invalid: {result.problems[0]}")

@@ -118,9 +118,9 @@ def record_counts(
 ) -> dict[str, Counted]:
     """Record repetitions of cases before a witness, count in each, and return the middle counts.
 
-    `takes` are functions that run a case, by its name. At least `fewest` repetitions are recorded,
-    and more while their counts lie in different bands. Nothing is counted if there is no witness
-    for the backend, and no count whose case is not among `takes`.
+    `takes` are functions that run a case, by its name; a count without its case is left out. At
+    least `fewest` repetitions are recorded, and more while their counts lie in different bands.
+    Nothing is counted if there is no witness for the backend.
 
     Raises BackendError, OSError or ValueError if the profiler fails or leaves no trace that can be
     read.

@@ -199,6 +199,6 @@ def _without_losses(
     for returned, (case, which) in enumerate(used):
         if which == "dispatch_seconds" and (case, "seconds") in used:
             done = used.index(UsedTime(case, "seconds"))
-            rest = medians[done] - medians[returned]
-            times[:, done] = times[:, returned] + factors[:, done] * rest
+            after_return = medians[done] - medians[returned]
+            times[:, done] = times[:, returned] + factors[:, done] * after_return
     return times

@@ -238,19 +238,22 @@ def loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
 def by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
     """Make the function from the losses back to z and its sums.
 
-    (parameters, z, sums over the rows of all devices, labels) -> the gradients of the losses of z's
-    rows: by all parameters but the first (tuple), by z (array), and by the sums (tuple).
+    (parameters, z, sums over the rows of all devices, labels) -> (gradients by all parameters but
+    the first, gradient by z, gradients by the sums), all of them of the losses of z's rows.
     """
 
     def loss_of_leaves(leaves: Array, labels: Array) -> Array:
-        parameters, z, sums = (None, *leaves[:4]), leaves[4], leaves[5:]
+        scale, shift, weight, bias, z, *sums = leaves
+        parameters = (None, scale, shift, weight, bias)
         return loss_of_normalised(ops, parameters, z, sums, rows, labels)
 
     differentiate = ops.value_and_grad(loss_of_leaves)
 
     def back(parameters: Array, z: Array, sums: Array, labels: Array) -> Array:
-        gradients = differentiate((*parameters[1:], z, *sums), labels)[1]
-        return gradients[:4], gradients[4], gradients[5:]
+        _first_weight, *others = parameters
+        _, gradients = differentiate((*others, z, *sums), labels)
+        *by_others, by_z, by_sum, by_sum_of_squares = gradients
+        return tuple(by_others), by_z, (by_sum, by_sum_of_squares)
 
     return back
 

@@ -54,13 +54,17 @@ class BarsChart:
 
     @cached_property
     def axis(self) -> Axis:
-        """The scale that holds all bars, and whiskers up to `widest` times the longest bar."""
-        ends = [*(bar.start for bar in self.bars), *(bar.end for bar in self.bars)]
-        longest = self.widest * max(map(abs, ends))
+        """The axis that holds all bars, and whiskers up to `widest` times the longest bar."""
+        bar_ends: list[float] = []
+        for bar in self.bars:
+            bar_ends += (bar.start, bar.end)
+        limit = self.widest * max(map(abs, bar_ends))
         whisker_ends: list[float] = []
         for bar in self.bars:
-            whisker_ends += [min(max(bound, -longest), longest) for bound in bar.bounds or ()]
-        return Axis(self.title, from_zero([*ends, *whisker_ends]), self.write)
+            if bar.bounds:
+                low, high = bar.bounds
+                whisker_ends += (max(low, -limit), min(high, limit))
+        return Axis(self.title, from_zero([*bar_ends, *whisker_ends]), self.write)
 
     def draw(self, picture: Picture) -> None:
         """Draw all bars, with names at the left and values at the right."""

@@ -36,7 +36,7 @@ from parallel_core.measurement.timing import Timing
 from parallel_core.system.errors import MeasurementError, RequestError
 
 NATIVE = "native"
-AT_ONCE = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+WITHOUT_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 """The option of a socket that lets small messages leave at once."""
 SECRET_SECONDS = 1.0
 """The seconds in which a connection must send the secret: anyone may connect to an open port."""
@@ -237,8 +237,9 @@ def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.s
         connection, _ = listener.accept()
         # A stranger that leaves at once or sends nothing must not keep the right side out.
         with suppress(OSError):
-            connection.setsockopt(*AT_ONCE)
-            connection.settimeout(min(SECRET_SECONDS, max(deadline - monotonic(), 0.001)))
+            connection.setsockopt(*WITHOUT_DELAY)
+            left_now = max(deadline - monotonic(), 0.001)
+            connection.settimeout(min(SECRET_SECONDS, left_now))
             received = _receive(connection, memoryview(bytearray(len(secret))))
             if hmac.compare_digest(received, secret):
                 connection.sendall(secret)
@@ -252,7 +253,7 @@ def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.
     """Connect to the side that listens and knows the secret; raises OSError if that fails."""
     connection = socket.create_connection((address, port), timeout)
     try:
-        connection.setsockopt(*AT_ONCE)
+        connection.setsockopt(*WITHOUT_DELAY)
         connection.sendall(secret)
         received = _receive(connection, memoryview(bytearray(len(secret))))
         if not hmac.compare_digest(received, secret):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from math import ceil
-from operator import itemgetter
+from operator import itemgetter, truediv
 from time import perf_counter
 from typing import TypeAlias
 
@@ -105,9 +105,8 @@ def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
     needed = HELD_AT_ONCE * devices * largest
     if needed > memory:
         raise RequestError(
-            f"vectors of {write_size(largest)} on {devices} devices take about "
-            f"{needed / 1e9:.3g} GB of memory, "
-            f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
+            f"vectors of {write_size(largest)} on {devices} devices take about {needed / 1e9:.3g} "
+            f"GB of memory, and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
         )
     return tuple(rounded)
 
@@ -307,17 +306,17 @@ def time_repeated(
 ) -> None:
     """Time cases in turn; a timing repeats its case often enough to take `MIN_SECONDS`.
 
-    A function of `takes` times a number of repeats; the cases are of one repeat. A few runs show
-    how long a repeat takes. If all rounds would exceed `seconds`, there are fewer of them, but at
-    least three.
+    Each function in `takes` returns the timing of a given number of repeats; a case's seconds are
+    those of one repeat. A few runs show how long a repeat takes. If all rounds would exceed
+    `seconds`, there are fewer of them, but at least three.
     """
     seconds_of_round = 0.0
     for name, take in takes.items():
         seconds_of_one = _seconds_of_one(take)
         repeats = min(MAX_REPEATS, ceil(MIN_SECONDS / seconds_of_one))
         seconds_of_round += repeats * seconds_of_one
-        works = bare.get(name, ()) if bare else ()
-        works = [replace(work, times=repeats * work.times) for work in works]
+        bare_works = bare.get(name, ()) if bare else ()
+        works = [replace(work, times=repeats * work.times) for work in bare_works]
         trial.time(_named(name, size), take=partial(take, repeats), bare=works, repeats=repeats)
     # The warm-up takes as long as a round.
     fitting = seconds / seconds_of_round - 1
@@ -365,8 +364,7 @@ def find_bandwidths(
 
     The figures at the largest size are those of the algorithm `native`, or else of the last one.
     The series are named `FIGURE ALGORITHM`; the sizes are the series `bytes`. busbw is the
-    bandwidth of each device's link, if no bytes are sent in vain. If links are the limit, it does
-    not depend on the number of devices.
+    bandwidth of each device's link, if no bytes are sent in vain.
     """
     vectors_per_link = 2 * (devices - 1) / devices
     medians: dict[str, list[float]] = {}
@@ -376,12 +374,9 @@ def find_bandwidths(
     series[f"{ALGBW} {bound}"] = tuple(map(algorithm_bandwidth, sizes, medians[bound]))
     for name in names:
         bandwidths = tuple(map(algorithm_bandwidth, sizes, medians[name]))
-        shares = [
-            bound_seconds / seconds
-            for bound_seconds, seconds in zip(medians[bound], medians[name], strict=True)
-        ]
+        shares = map(truediv, medians[bound], medians[name])
         series[f"{ALGBW} {name}"] = bandwidths
-        series[f"{BUSBW} {name}"] = tuple(vectors_per_link * bw for bw in bandwidths)
+        series[f"{BUSBW} {name}"] = tuple(vectors_per_link * bandwidth for bandwidth in bandwidths)
         series[f"{SHARES[bound]} {name}"] = tuple(shares)
     trial.described["series"] = series
     trial.parameters["algorithms"] = ",".join(names)

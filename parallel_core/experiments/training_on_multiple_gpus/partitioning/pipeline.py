@@ -125,15 +125,18 @@ def _launch_back(
     inputs: Sequence[Array],
     result_of_last_stage: Array,
 ) -> list[Array]:
-    """Launch a micro-batch back through all stages; return the gradients by each one's parameters.
+    """Launch a micro-batch back through the stages; return each stage's gradients by parameters.
 
-    The last stage has its result already: (gradients by its parameters, gradient by its input).
+    `stages` are all but the last, whose result is there already. A result is (gradients by the
+    stage's parameters, gradient by its input).
     """
     result = result_of_last_stage
     gradients = [result[0]]
     for number in reversed(range(len(stages))):
-        by_output = backend.copy_to(result[1], backend.devices[number])
-        back = _back(backend.ops, stages[number], to_images=number == 0)
+        by_input_of_next_stage = result[1]
+        by_output = backend.copy_to(by_input_of_next_stage, backend.devices[number])
+        is_first = number == 0
+        back = _back(backend.ops, stages[number], to_images=is_first)
         result = backend.launch(back, placed[number], inputs[number], by_output)
         gradients.insert(0, result[0])
     return gradients
