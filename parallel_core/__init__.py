@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    # All names of a stub that is written from the catalogue; nothing of it exists at run time.
+    # This stub is written from the catalogue. It does not exist at run time.
     from parallel_core.experiments.functions import *  # noqa: F403
 
 HOMES = {
@@ -31,14 +31,16 @@ HOMES = {
 }
 """The module of each public name.
 
-The stub `experiments/functions.pyi` shows them, and the functions of experiments, to editors.
+Editors read these names, and the functions of experiments, in `experiments/functions.pyi`.
 """
 __all__ = [*HOMES]
 
 
 def _public(name: str) -> Any:
-    # Measuring needs only NumPy; a machine that is lent for its GPU may lack the libraries that
-    # show results.
+    """Return a public object by its name; its module is imported now.
+
+    Measuring needs only NumPy: a machine with a GPU may lack the libraries that show results.
+    """
     if name in HOMES:
         return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
     if name.startswith("run_"):
@@ -50,11 +52,12 @@ def _public(name: str) -> Any:
 
 
 if not TYPE_CHECKING:
-    # Type checkers know the public names, and find no others.
+    # Type checkers must not see this: they would accept any name.
     __getattr__ = _public
 
 
 def __dir__() -> list[str]:
+    """Return the names of this module, with the public ones that are not imported yet."""
     experiments = import_module(f"{__name__}.experiments").EXPERIMENTS
     functions = [f"run_{name.replace('-', '_')}" for name in experiments]
     return sorted([*globals(), *__all__, *functions])

@@ -1,6 +1,6 @@
 """`parallel-core` and `python -m parallel_core`: run the command line.
 
-An error becomes one line and an exit status.
+An error is printed in one line, and decides the exit status.
 """
 
 import io
@@ -24,12 +24,11 @@ from parallel_core.system.signals import INTERRUPTED, end_soon_on_interrupt
 def main() -> None:
     """Run the command line with this process's arguments, and exit.
 
-    The status is 0, or 1 for a failed run, 2 for a bad request, 3 for times that a disturbed
-    machine made impossible.
+    The status is 0, or 1 for a failed run, 2 for a bad request, and 3 if the machine was disturbed.
     """
     end_soon_on_interrupt()
     for stream in (sys.stdout, sys.stderr):
-        # A terminal without “×” shows a question mark, and no result is lost.
+        # A terminal that has no “×” shows a question mark instead of failing.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
@@ -64,13 +63,13 @@ def message_and_status(error: Exception | SystemExit) -> tuple[str, int]:
         case BackendError() | RequestError():
             message, status = str(error), 2
         case SystemExit() if _raised_in(error) in ("click", "rich"):
-            # Nobody reads what this program writes, so nobody can be told.
+            # The reader of the output has left, so an error would reach nobody.
             raise error
         case SystemExit():
-            # Commands end by returning a status: this is the end that a backend's own code wanted.
+            # Commands return a status, so it was a backend that called sys.exit.
             message, status = f"the backend called sys.exit({error.code!r})", 2
         case _ if in_a_job():
-            # Raising it would first wait for the other ranks.
+            # If it were raised, this process would wait for the other ranks.
             traceback.print_exception(error)
             message, status = f"{type(error).__name__}: {error}", 1
         case _:
@@ -88,16 +87,17 @@ def _raised_in(error: BaseException) -> str:
 
 
 def print_error(message: str) -> None:
-    """Print what is wrong on standard error, in one line; on a terminal it ends between words."""
-    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else len(message) + 80
-    lines = textwrap.wrap(
-        f"parallel-core: {visible(message)}", width, break_long_words=False, break_on_hyphens=False
-    )
+    """Print an error on standard error in one line, which is wrapped only on a terminal."""
+    width = sys.maxsize
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+    line = f"parallel-core: {visible(message)}"
+    lines = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
     click.echo("\n".join(lines), err=True)
 
 
 def exit_interrupted() -> NoReturn:
-    """Exit without waiting for the frameworks, whose queues may take minutes to drain."""
+    """Exit without waiting for the frameworks, whose queues may need minutes to become empty."""
     print_error("interrupted")
     sys.stdout.flush()
     os._exit(INTERRUPTED)

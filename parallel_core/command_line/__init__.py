@@ -1,6 +1,4 @@
-"""The command line: `parallel-core list`, and the commands that are in the modules of their
-names.
-"""
+"""The command line: `parallel-core list`, and the commands of the other modules."""
 
 from importlib import import_module
 
@@ -12,34 +10,40 @@ from parallel_core.command_line.commands import Commands
 from parallel_core.experiments import EXPERIMENTS
 
 COMMANDS = {
-    **{
-        name: name
-        for name in ("run", "trace", "profile", "compare", "launch", "doctor", "conformance", "lab")
-    },
+    "run": "run",
     "measure": "run",
+    "trace": "trace",
+    "profile": "profile",
+    "compare": "compare",
     "report": "saved",
     "diff": "saved",
+    "launch": "launch",
+    "doctor": "doctor",
+    "conformance": "conformance",
+    "lab": "lab",
 }
-"""By command, the module that it is in."""
+"""The module of each command."""
+
+
+BACKEND_OPTIONS = ("--backend", "--backends")
 
 
 class _Program(Commands):
-    """Commands whose modules are imported when they are asked for, so that none waits for another's
-    imports.
-    """
+    """A group whose commands are imported only when they are needed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Register the backends that stand in files, and name them, whichever command follows."""
+        """Register backends that are given as files, and replace them by names, in any command."""
         try:
-            for place, word in enumerate(args):
+            for position, word in enumerate(args):
                 if word == "--":
-                    # What follows is another program's.
+                    # The words after it are another program's.
                     break
                 option, equals, value = word.partition("=")
-                if option in ("--backend", "--backends") and equals:
-                    args[place] = f"{option}={_named(value)}"
-                elif place and args[place - 1] in ("--backend", "--backends"):
-                    args[place] = _named(word)
+                is_after_option = position > 0 and args[position - 1] in BACKEND_OPTIONS
+                if option in BACKEND_OPTIONS and equals:
+                    args[position] = f"{option}={_names_of_backends(value)}"
+                elif is_after_option:
+                    args[position] = _names_of_backends(word)
         except backends.BackendError as error:
             raise click.UsageError(str(error), ctx) from error
         return super().parse_args(ctx, args)
@@ -49,17 +53,17 @@ class _Program(Commands):
         return sorted([*super().list_commands(ctx), *COMMANDS])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, or None for one that is not known."""
+        """Return a command by its name, or None if there is none."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(
-            import_module(f"{__name__}.{COMMANDS[cmd_name]}"), cmd_name
-        )
+        module = import_module(f"{__name__}.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
 
-def _named(names: str) -> str:
-    return ",".join(map(named, names.split(",")))
+def _names_of_backends(words: str) -> str:
+    """Return the names of backends, which may be given as files, with commas between them."""
+    return ",".join(named(word) for word in words.split(","))
 
 
 @click.group(
@@ -73,7 +77,7 @@ def cli() -> None:
 @cli.command("list")
 def _list_all() -> None:
     """List the experiments, exercises and backends."""
-    # The other commands need not wait for it.
+    # These imports are here because the other commands need not wait for them.
     from parallel_core.terminal.console import terminal_console
     from parallel_core.terminal.explanation import show_catalogue
 

@@ -1,6 +1,4 @@
-"""Groups of commands, whose errors say what could have been meant, and the backend that is meant if
-none is named.
-"""
+"""Groups of commands, whose errors suggest the right command, and the default backend."""
 
 from collections.abc import Sequence
 
@@ -11,22 +9,23 @@ from backends.installation.frameworks import is_installed
 
 
 class Commands(click.Group):
-    """A group that says of an unknown command which one may be meant; errors call its commands
-    `what`.
-    """
+    """A group that suggests the right command for an unknown one."""
 
     what = "command"
+    """The noun for a command in errors."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which ones there are."""
+        """Find the command, or raise UsageError with the names of those that are not hidden."""
         names = self.list_commands(ctx)
-        if args[0] not in names and not args[0].startswith("-"):
-            commands = [self.get_command(ctx, name) for name in names]
-            shown = [
-                one.name for one in commands if one is not None and one.name and not one.hidden
-            ]
+        is_option = args[0].startswith("-")
+        if args[0] not in names and not is_option:
+            shown = []
+            for name in names:
+                command = self.get_command(ctx, name)
+                if command is not None and command.name and not command.hidden:
+                    shown.append(command.name)
             raise click.UsageError(self.about_unknown(args[0], shown))
         return super().resolve_command(ctx, args)
 
@@ -36,9 +35,12 @@ class Commands(click.Group):
 
 
 USUAL_ORDER = ("torch", "mxnet", "jax", "numpy")
-"""Which framework a command takes that names none: the first that is installed."""
+"""The frameworks in the order in which a command tries them that names none."""
 
 
 def usual_backend() -> str:
-    """Return the backend of a command that names none."""
-    return next(name for name in USUAL_ORDER if name == "numpy" or is_installed(name))
+    """Return the backend of a command that names none: the first one that is installed."""
+    for name in USUAL_ORDER:
+        if is_installed(name):
+            return name
+    return "numpy"

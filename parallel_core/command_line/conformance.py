@@ -1,6 +1,8 @@
 """`parallel-core conformance`: check backends against the protocol by random programs."""
 
+from collections.abc import Mapping
 from functools import partial
+from itertools import product
 from typing import Any, cast, get_args
 
 import click
@@ -78,71 +80,92 @@ def conformance(
     """
     if every == (backend is not None):
         raise RequestError("conformance needs either --backend NAME or --all")
-    seconds = 60 * minutes if minutes else None if limits["programs"] else 60
-    names = wanted if isinstance(wanted, tuple) else ()
-    chosen = Limits(
-        seconds=seconds, devices=len(names) if names else cast("int | None", wanted), **limits
-    )
-    console = terminal_console()
-    named: dict[str, Any] = {
+    seconds: float | None = None
+    if minutes:
+        seconds = 60 * minutes
+    elif not limits["programs"]:
+        seconds = 60
+    loading: dict[str, Any] = {
         "device_kind": device_kind,
         "engine": engine,
         "workers_per_device": workers,
     }
     if variants:
-        named["variants"] = variants
-    if names:
-        named["devices"] = ",".join(map(str, names))
+        loading["variants"] = variants
+    devices = wanted
+    if isinstance(wanted, tuple):
+        devices = len(wanted)
+        loading["devices"] = ",".join(map(str, wanted))
+    all_limits = Limits(seconds=seconds, devices=cast("int | None", devices), **limits)
+    console = terminal_console()
     if backend is not None:
-        ctx.exit(1 if _hold(console, chosen, findings, backend, named) else 0)
-    tried = found = 0
-    for name in backends.names():
-        for one in (engine,) if engine else get_args(Engine):
-            try:
-                found += _hold(console, chosen, findings, name, {**named, "engine": one})
-                tried += 1
-            except BackendError as error:
-                show_sentence(f"{name} on {one}: skipped: {error}", console, ASIDE)
+        failures = _search_and_show(console, all_limits, findings, backend, loading)
+        ctx.exit(1 if failures else 0)
+    tried = failures = 0
+    engines = (engine,) if engine else get_args(Engine)
+    for name, tried_engine in product(backends.names(), engines):
+        loading["engine"] = tried_engine
+        try:
+            failures += _search_and_show(console, all_limits, findings, name, loading)
+            tried += 1
+        except BackendError as error:
+            show_sentence(f"{name} on {tried_engine}: skipped: {error}", console, ASIDE)
     if not tried:
         raise RequestError("no backend could be loaded")
-    ctx.exit(1 if found else 0)
+    ctx.exit(1 if failures else 0)
 
 
-def _hold(console: Console, limits: Limits, findings: int, name: str, named: dict[str, Any]) -> int:
-    """Show what is found in a backend, and return how much that is."""
-    arguments = {key: value for key, value in named.items() if value not in (None, "auto", 1)}
+def _search_and_show(
+    console: Console, limits: Limits, most: int, name: str, loading: Mapping[str, Any]
+) -> int:
+    """Test a backend with random programs, and print those that fail; return their number.
+
+    The search ends at `most` failures. `loading` are the arguments with which it is loaded.
+    """
+    arguments = {key: value for key, value in loading.items() if value not in (None, "auto", 1)}
     arguments["threads_per_device"] = 1
-    where = f"{name} on {named['engine']}" if named["engine"] else name
-    # The program found puts in how many devices it needs.
-    written = ", ".join(f"{key}={value!r}" for key, value in {"devices": "{}", **arguments}.items())
-    loading = f"load({name!r}, {written})".replace("'{}'", "{}")
-    done, elapsed, found = 0, 0.0, 0
-    with console.status(Text(where)) as status:
+    side = f"{name} on {loading['engine']}" if loading["engine"] else name
+    call = _call_of_load(name, arguments)
+    done, elapsed, failures = 0, 0.0, 0
+    with console.status(Text(side)) as status:
 
-        def show(programs: int, seconds: float) -> None:
+        def on_progress(programs: int, seconds: float) -> None:
             nonlocal done, elapsed
             done, elapsed = programs, seconds
-            status.update(Text(f"{where}: {_rate(done, elapsed)}"))
+            status.update(Text(f"{side}: {_rate(done, elapsed)}"))
 
-        for one in search(partial(_load, name, arguments), limits, show):
-            found += 1
-            console.print(f"{where} {one.finding.what}", style="bold", soft_wrap=True)
-            console.print(f"in program {one.number} of seed {limits.seed}, shortened:\n")
-            console.print(one.text(loading), soft_wrap=True)
-            if found == findings:
+        for failure in search(partial(_load, name, arguments), limits, on_progress):
+            failures += 1
+            console.print(f"{side} {failure.finding.what}", style="bold", soft_wrap=True)
+            console.print(f"in program {failure.number} of seed {limits.seed}, shortened:\n")
+            console.print(failure.text(call), soft_wrap=True)
+            if failures == most:
                 break
-    verdict = (
-        f"{found} found that {'is' if found == 1 else 'are'} not"
-        if found
-        else "all equal to NumPy's"
-    )
-    show_sentence(f"{where}: {_rate(done, elapsed)}, {verdict}", console)
-    return found
+    verdict = "all equal to NumPy's"
+    if failures:
+        verb = "is" if failures == 1 else "are"
+        verdict = f"{failures} found that {verb} not"
+    show_sentence(f"{side}: {_rate(done, elapsed)}, {verdict}", console)
+    return failures
 
 
-def _load(name: str, arguments: dict[str, Any], devices: int) -> Backend:
+def _call_of_load(name: str, arguments: Mapping[str, Any]) -> str:
+    """Write the call of `load` for a program, with `{}` in place of the number of devices.
+
+    If the arguments have names of devices, these are written instead.
+    """
+    devices = repr(arguments["devices"]) if "devices" in arguments else "{}"
+    others = [f"{key}={value!r}" for key, value in arguments.items() if key != "devices"]
+    words = ", ".join((f"devices={devices}", *others))
+    return f"load({name!r}, {words})"
+
+
+def _load(name: str, arguments: Mapping[str, Any], devices: int) -> Backend:
+    """Load a backend on a number of devices, unless the arguments name devices."""
     return backends.load(name, **{"devices": devices, **arguments})
 
 
 def _rate(programs: int, seconds: float) -> str:
-    return f"{programs:,} programs, {60 * programs / max(seconds, 1):,.0f} a minute"
+    """Write a number of programs, and their number a minute."""
+    a_minute = 60 * programs / max(seconds, 1)
+    return f"{programs:,} programs, {a_minute:,.0f} a minute"

@@ -1,5 +1,5 @@
-"""`parallel-core doctor`: which frameworks work, what is broken, and the command that repairs
-it.
+"""`parallel-core doctor`: the frameworks that work, and what is broken, with the commands that
+repair it.
 """
 
 from pathlib import Path
@@ -23,9 +23,9 @@ MARKS: dict[FindingState, tuple[str, str]] = {
     "doubtful": ("!", DOUBTFUL),
     "broken": ("✗", BAD),
 }
-"""The mark and the colour of a state."""
+"""The mark and the colour of each state."""
 COMMAND_COLUMN = 32
-"""Where the command stands behind a short cause."""
+"""The column of a command that is printed behind a short cause."""
 
 
 @click.command()
@@ -54,9 +54,9 @@ def doctor(ctx: click.Context, deadline: float, everything: bool, json_path: Pat
 
 
 def show_examination(examination: Examination, console: Console, everything: bool = False) -> None:
-    """Print the answer in a sentence, then each problem with its command.
+    """Print the answer in a sentence, and each problem with its command.
 
-    With `everything`, all findings follow, by section.
+    With `everything`, print all findings by section after that.
     """
     colour = BAD if examination.broken else GOOD
     show_sentence(_answer(examination), console, f"bold {colour}")
@@ -72,25 +72,29 @@ def show_examination(examination: Examination, console: Console, everything: boo
 
 
 def _answer(examination: Examination) -> str:
-    """Say in a sentence which frameworks work, and how much is broken."""
+    """Name the frameworks that work, and count what is broken."""
     working = listed(examination.working) if examination.working else "No framework"
     verb = "work" if len(examination.working) > 1 else "works"
-    broken = f"{examination.broken} things are"
-    if examination.broken < 2:
-        broken = "1 thing is" if examination.broken else "Nothing is"
-    return f"{working} {verb}. {broken} broken."
+    if examination.broken == 0:
+        broken_things = "Nothing is"
+    elif examination.broken == 1:
+        broken_things = "1 thing is"
+    else:
+        broken_things = f"{examination.broken} things are"
+    return f"{working} {verb}. {broken_things} broken."
 
 
 def _show_problem(finding: Finding, console: Console) -> None:
-    """Print a finding's cause, and its command, which is never broken: it is there to be pasted."""
+    """Print a finding's cause, and its command in one line, so that it can be pasted."""
     if finding.diagnosis is None:
         return
     mark, colour = MARKS[finding.state]
     cause, command = finding.diagnosis.cause, finding.diagnosis.command
     sentence = f"{cause}:" if command else f"{cause}."
     beginning = f"{mark}  {sentence} ".ljust(COMMAND_COLUMN)
-    is_short = len(beginning) == COMMAND_COLUMN and len(beginning + command) <= console.width
-    if command and is_short:
+    fits_column = len(beginning) == COMMAND_COLUMN
+    fits_line = len(beginning + command) <= console.width
+    if command and fits_column and fits_line:
         console.print(Text.assemble((beginning, colour), (command, "bold")), soft_wrap=True)
         return
     show_sentence(sentence, console, colour, bullet=f"{mark}  ")

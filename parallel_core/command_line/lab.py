@@ -9,11 +9,12 @@ from textwrap import indent
 from typing import Any
 
 import click
+from rich.console import Console
 
 from backends.registry import named
 from parallel_core.command_line import options
 from parallel_core.command_line.commands import Commands
-from parallel_core.labs.grading import ENGINE, FOLDER, LABS, drawn, graded
+from parallel_core.labs.grading import ENGINE, FOLDER, LABS, Lab, Outcome, drawn, graded
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.terminal.console import terminal_console
@@ -29,8 +30,8 @@ def lab() -> None:
 @lab.command("list")
 def _list() -> None:
     """List the labs."""
-    for name, one in LABS.items():
-        click.echo(f"{name:12} {one.title}")
+    for name, described in LABS.items():
+        click.echo(f"{name:12} {described.title}")
 
 
 @lab.command()
@@ -70,32 +71,55 @@ def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | 
     The exit status is 0 if all steps pass, and 1 if one fails.
     """
     handout, file = folder / "README.md", folder / "engine.py"
-    heading = handout.read_text(errors="replace").partition("\n")[0] if handout.is_file() else ""
-    found = next((one for one in LABS.values() if heading == f"# {one.title}"), None)
-    if found is None:
+    lab_of_folder = _lab_of(handout)
+    if lab_of_folder is None:
         raise RequestError(f"{folder} is no lab's folder: parallel-core lab start NAME makes one")
     files.check_outputs(json_path, others=[file, handout])
     engine = named(f"{file}:{ENGINE}")
-    outcomes: list[dict[str, Any]] = []
+    if seed is None:
+        seed = SystemRandom().randrange(2**32)
+    steps: list[dict[str, Any]] = []
+    points = most_points = 0
+    has_failed = False
     console = terminal_console(stderr=True)
-    for outcome in graded(found, engine, SystemRandom().randrange(2**32) if seed is None else seed):
-        points = outcome.of if outcome.state == "passed" else 0
-        console.print(
-            f"{MARKS[outcome.state]} {points:3}/{outcome.of}  {outcome.what} {outcome.got}",
-            soft_wrap=True,
-        )
-        if outcome.state == "failed" and all(one["state"] != "failed" for one in outcomes):
-            program = indent(outcome.program, "    ")
-            console.print(
-                f"  got:      {outcome.got}\n  expected: {outcome.expected}\n\n{program}",
-                soft_wrap=True,
-            )
-            console.print(
-                f"  Its threads in a small program, over time:\n\n{drawn(found, engine)}\n",
-                soft_wrap=True,
-            )
-        outcomes.append({**asdict(outcome), "points": points})
-    total = {name: sum(outcome[name] for outcome in outcomes) for name in ("points", "of")}
-    console.print(f"{total['points']} of {total['of']} points")
-    files.write_json(json_path, {"schema": 1, "lab": found.title, **total, "steps": outcomes})
-    ctx.exit(0 if total["points"] == total["of"] else 1)
+    for outcome in graded(lab_of_folder, engine, seed):
+        passed = outcome.state == "passed"
+        points_of_step = outcome.of if passed else 0
+        points += points_of_step
+        most_points += outcome.of
+        mark = MARKS[outcome.state]
+        line = f"{mark} {points_of_step:3}/{outcome.of}  {outcome.what} {outcome.got}"
+        console.print(line, soft_wrap=True)
+        if not passed and not has_failed:
+            has_failed = True
+            _show_failure(lab_of_folder, engine, outcome, console)
+        steps.append({**asdict(outcome), "points": points_of_step})
+    console.print(f"{points} of {most_points} points")
+    document = {"schema": 1, "lab": lab_of_folder.title, "points": points, "of": most_points}
+    files.write_json(json_path, {**document, "steps": steps})
+    ctx.exit(0 if points == most_points else 1)
+
+
+def _lab_of(handout: Path) -> Lab | None:
+    """Return the lab whose title is the heading of a handout; None if there is none."""
+    if not handout.is_file():
+        return None
+    heading, _, _ = handout.read_text(errors="replace").partition("\n")
+    for described in LABS.values():
+        if heading == f"# {described.title}":
+            return described
+    return None
+
+
+def _show_failure(described: Lab, engine: str, outcome: Outcome, console: Console) -> None:
+    """Print what a failed engine gave, its program, and a timeline of its threads."""
+    program = indent(outcome.program, "    ")
+    console.print(
+        f"  got:      {outcome.got}\n  expected: {outcome.expected}\n\n{program}",
+        soft_wrap=True,
+    )
+    timeline = drawn(described, engine)
+    console.print(
+        f"  Its threads in a small program, over time:\n\n{timeline}\n",
+        soft_wrap=True,
+    )

@@ -59,36 +59,16 @@ def launch(
     There is one progress bar and one result, and no process is left behind. Across machines,
     torchrun, mpirun or MXNet's DMLC_ variables start `parallel-core run` itself.
     """
-    known = on_several_processes()
-    if command[:1] != ("run",):
-        raise RequestError(
-            "give the command of each process after --, such as: -- run data-parallel --epochs 2"
-        )
-    if len(command) > 1 and command[1] not in EXPERIMENTS and not command[1].startswith("-"):
-        raise RequestError(unknown("experiment", command[1], known))
-    if command[1:2] not in [(name,) for name in known]:
-        raise RequestError(
-            f"{' '.join(command[:2])!r} does not run on several processes: {', '.join(known)} do"
-        )
-    named = _backend_in(command)
-    if backend and named and backend != named:
-        raise RequestError(
-            f"--backend is {backend} before the command and {named} in it: name it once"
-        )
-    name = backend or named
-    if not name:
-        here = ", ".join(filter(is_installed, offered("group"))) or "none"
-        raise RequestError(f"say which framework: --backend NAME. Installed: {here}")
-    if name not in backends.names():
-        raise RequestError(unknown("backend", name, backends.names()))
-    check_group(name)
+    _check_command(command)
+    in_command = _backend_in(command)
+    name = _one_backend(backend, in_command)
     if servers is not None and name != "mxnet":
         raise RequestError(f"--servers are MXNet's, and {name} has none")
     if processes is None:
         raise RequestError("say how many: --processes N")
     if port is not None:
         listen_at(ADDRESS, port).close()
-    backend_option = () if named else ("--backend", name)
+    backend_option = () if in_command else ("--backend", name)
     job = Job(
         command=(sys.executable, "-P", "-m", "parallel_core", *command, *backend_option),
         processes=processes,
@@ -100,9 +80,48 @@ def launch(
     return launch_job(job)
 
 
+def _check_command(command: Sequence[str]) -> None:
+    """Raise RequestError unless a command runs an experiment that several processes can run."""
+    experiments = on_several_processes()
+    verb, *arguments = command or ("",)
+    if verb != "run":
+        raise RequestError(
+            "give the command of each process after --, such as: -- run data-parallel --epochs 2"
+        )
+    experiment = arguments[0] if arguments else ""
+    is_name = bool(arguments) and not experiment.startswith("-")
+    if is_name and experiment not in EXPERIMENTS:
+        raise RequestError(unknown("experiment", experiment, experiments))
+    if experiment not in experiments:
+        begin = " ".join(command[:2])
+        raise RequestError(
+            f"{begin!r} does not run on several processes: {', '.join(experiments)} do"
+        )
+
+
+def _one_backend(before: str | None, in_command: str | None) -> str:
+    """Return the backend that is named before the command or in it.
+
+    Raises RequestError unless it is one that several processes can use.
+    """
+    if before and in_command and before != in_command:
+        raise RequestError(
+            f"--backend is {before} before the command and {in_command} in it: name it once"
+        )
+    name = before or in_command
+    if not name:
+        installed = ", ".join(filter(is_installed, offered("group"))) or "none"
+        raise RequestError(f"say which framework: --backend NAME. Installed: {installed}")
+    if name not in backends.names():
+        raise RequestError(unknown("backend", name, backends.names()))
+    check_group(name)
+    return name
+
+
 def _backend_in(command: Sequence[str]) -> str | None:
-    """Return the backend that a run command names; the last one counts."""
+    """Return the backend that a command names last; None if it names none."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--backend", nargs="?")
-    found: str | None = parser.parse_known_args(command)[0].backend
-    return found
+    parsed, _ = parser.parse_known_args(command)
+    backend: str | None = parsed.backend
+    return backend

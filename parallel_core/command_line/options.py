@@ -1,4 +1,4 @@
-"""Options that several commands share, and the kinds of values they take."""
+"""Options that several commands share, and the types of their values."""
 
 import math
 import os
@@ -21,30 +21,26 @@ from parallel_core.terminal.console import terminal_console
 
 POSITIVE = click.IntRange(1, MOST)
 PROCESSES = click.IntRange(1, 1024)
-"""Processes, and threads of a device."""
+"""A number of processes, or of threads of a device."""
 MOST_DEVICES = 256
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _PathThatCanBe(click.Path):
-    """A path that exists or could; one that no file can have is refused here, whatever it is
-    for.
-    """
+    """A path of a file that exists or could exist."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or fail if no file can have it, for example because it is too long."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         try:
             path.stat()
         except (FileNotFoundError, NotADirectoryError):
-            # Who reads or writes it says so.
+            # A missing file is reported when it is read or written.
             pass
         except (OSError, ValueError) as error:
-            self.fail(
-                f"{click.format_filename(path, shorten=True)!r}: "
-                f"{getattr(error, 'strerror', error)}",
-                param,
-                ctx,
-            )
+            name = click.format_filename(path, shorten=True)
+            reason = getattr(error, "strerror", error)
+            self.fail(f"{name!r}: {reason}", param, ctx)
         return path
 
 
@@ -52,10 +48,10 @@ PATH = _PathThatCanBe()
 
 
 class Parsed(click.ParamType[Any]):
-    """Values that a function reads from a text; it raises ValueError or an error of ours if it
-    cannot read one.
+    """The type of values that a function reads from a text.
 
-    `name` stands for a value in the help, in capitals.
+    The function raises ValueError, BackendError or MeasurementError if it cannot. `name` is the
+    word for a value in the help, in capitals.
     """
 
     def __init__(self, parse: Callable[[str], Any], name: str = "value") -> None:
@@ -72,25 +68,31 @@ class Parsed(click.ParamType[Any]):
 
 
 def _positive(text: str, most: float = MOST, or_zero: bool = False) -> float:
+    """Read a positive number of at most `most`; raises ValueError for anything else."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not (math.isfinite(number) and (number > 0 or (or_zero and number == 0))):
-        raise ValueError(f"{text!r} is not {'zero or ' if or_zero else ''}a positive number")
+    is_allowed_zero = or_zero and number == 0
+    is_positive = number > 0 and math.isfinite(number)
+    if not is_positive and not is_allowed_zero:
+        description = "zero or a positive number" if or_zero else "a positive number"
+        raise ValueError(f"{text!r} is not {description}")
     if number > most:
         raise ValueError(f"{text!r} is more than {most:g}")
     return number
 
 
 def _several(parse: Callable[[str], Any], text: str) -> tuple[Any, ...]:
-    found = tuple(parse(part.strip()) for part in text.split(","))
-    if len({*found}) < len(found):
+    """Read values with commas between them; raises ValueError if one is repeated."""
+    values = tuple(parse(word.strip()) for word in text.split(","))
+    if len(set(values)) < len(values):
         raise ValueError(f"{text!r} names one twice")
-    return found
+    return values
 
 
 def _devices(text: str) -> int | tuple[Device, ...]:
+    """Read a number of devices, or their names; raises ValueError for too many."""
     wanted = parse_devices(text)
     count = wanted if isinstance(wanted, int) else len(wanted)
     if not 1 <= count <= MOST_DEVICES:
@@ -99,12 +101,13 @@ def _devices(text: str) -> int | tuple[Device, ...]:
 
 
 def _interpreter(text: str) -> tuple[str, str]:
-    backend, equals, given = text.partition("=")
-    path = shutil.which(given)
-    if not (backend and equals and given):
+    """Read NAME=PATH: a backend, and the Python that runs it; raises ValueError for other texts."""
+    backend, _, program = text.partition("=")
+    if not backend or not program:
         raise ValueError(f"{text!r} is not of the form NAME=PATH, torch=/opt/new/bin/python say")
+    path = shutil.which(program)
     if path is None:
-        raise ValueError(f"{given!r} is not a program that can be run")
+        raise ValueError(f"{program!r} is not a program that can be run")
     return backend, path
 
 
@@ -127,8 +130,9 @@ def integers(most: int) -> Parsed:
 
 
 def names(what: str, known: Callable[[], tuple[str, ...]]) -> Parsed:
-    """Make the type of names with commas between them, each one known and none twice; errors call
-    them `what`.
+    """Make the type of names with commas between them: known ones, and none twice.
+
+    `what` is the noun for a name in errors.
     """
 
     def parse(name: str) -> str:
@@ -152,10 +156,9 @@ def path(
 
 
 def console_beside(*outputs: Path | None) -> Console:
-    """Return where a person's output goes: standard error if standard output is for one of the
-    outputs.
-    """
-    return terminal_console(stderr=not {STANDARD_OUTPUT, Path("/dev/stdout")}.isdisjoint(outputs))
+    """Return the console for people: on standard error, if an output goes to standard output."""
+    is_taken = STANDARD_OUTPUT in outputs or Path("/dev/stdout") in outputs
+    return terminal_console(stderr=is_taken)
 
 
 interpreters = click.option(
@@ -166,7 +169,7 @@ interpreters = click.option(
     help="The Python that runs a backend. Default: this one, or that of an environment that make "
     "made for it.",
 )
-"""Of commands that run several backends."""
+"""The option of commands that run several backends."""
 device_kind = option("--device-kind", metavar="auto|cpu|gpu", default="auto")
 threads = option(
     "--threads", type=PROCESSES, help="Threads per CPU device. Default: its share of the cores."

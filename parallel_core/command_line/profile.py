@@ -1,5 +1,5 @@
-"""`parallel-core profile`: run a program of the user's own under its framework's profiler, and say
-what overlapped.
+"""`parallel-core profile`: run the user's own program under its framework's profiler, and say what
+overlapped.
 """
 
 import shlex
@@ -27,8 +27,18 @@ from parallel_core.terminal.timeline import show_prices
 from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
 from parallel_core.trace_analysis.trace_files import pack_trace
 
+PROCESS_FIELDS = (
+    "pid",
+    "framework",
+    "rank",
+    "marker",
+    "steps_seen",
+    "steps_recorded",
+    "core_wait_share",
+)
+"""The fields of a recorded process in the JSON."""
 ENDING = ".json.gz"
-"""Of traces."""
+"""The ending of the names of traces."""
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -69,7 +79,7 @@ def profile(
     console = terminal_console(stderr=True)
     with (
         _recording_folder(output) as folder,
-        # Beside the traces: they may be larger than the system's temporary folder.
+        # This folder lies beside the traces, which may not fit the system's temporary folder.
         tempfile.TemporaryDirectory(
             prefix=".recording-", dir=folder, ignore_cleanup_errors=True
         ) as scratch,
@@ -84,21 +94,21 @@ def profile(
             traces = _packed(processes, folder)
     if line := running.why_incomplete(processes, warm_up, steps):
         console.print(f"parallel-core: {line}", soft_wrap=True)
-    found = None
+    analysis = None
     if traces:
         with _in_one_line(console):
-            found = analyse(traces, load.taken_share)
+            analysis = analyse(traces, load.taken_share)
     with _in_one_line(console):
-        files.write_json(json_path, _document(command, status, processes, traces, load, found))
-    if found is not None:
+        files.write_json(json_path, _document(command, status, processes, traces, load, analysis))
+    if analysis is not None:
         with _in_one_line(console):
-            _show(found, traces, load, folder / "timeline.svg", console)
+            _show(analysis, traces, load, folder / "timeline.svg", console)
     return running.end_as(status)
 
 
 @contextmanager
 def _recording_folder(parent: Path) -> Iterator[Path]:
-    """Make a folder for this recording, and remove it again if nothing was put into it."""
+    """Make a folder for this recording, and remove it at the end of this context if it is empty."""
     folder = files.make_dated_folder(parent, "profile")
     try:
         yield folder
@@ -109,7 +119,7 @@ def _recording_folder(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def _in_one_line(console: Console) -> Iterator[None]:
-    """Print an error and go on: the program has ended as it has, and its status counts."""
+    """Print an error of this context in one line, and go on: only the program's status counts."""
     try:
         yield
     except (RequestError, OSError) as error:
@@ -117,43 +127,49 @@ def _in_one_line(console: Console) -> Iterator[None]:
 
 
 def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]:
-    """Move the processes' traces to the folder, under the names of their ranks."""
-    with_trace = [one for one in processes if one.trace is not None]
-    ranks = [one.rank for one in with_trace]
-    if None not in ranks and len(set(ranks)) == len(ranks):
+    """Move the traces of processes to a folder; return the processes by the paths of their traces.
+
+    The traces are named after the ranks of the processes, if these have different ranks.
+    """
+    with_trace = [process for process in processes if process.trace is not None]
+    ranks = [process.rank for process in with_trace]
+    have_different_ranks = None not in ranks and len(set(ranks)) == len(ranks)
+    if have_different_ranks:
         names = [f"rank{rank}" for rank in ranks]
+    elif len(with_trace) == 1:
+        names = ["trace"]
     else:
-        names = (
-            ["trace"] if len(ranks) == 1 else [f"process{number}" for number in range(len(ranks))]
-        )
+        names = [f"process{number}" for number in range(len(with_trace))]
     packed = {}
-    for one, name in zip(with_trace, names, strict=True):
-        assert one.trace is not None
+    for process, name in zip(with_trace, names, strict=True):
+        assert process.trace is not None
         path = folder / f"{name}{ENDING}"
-        pack_trace(one.trace, path, one.steps_recorded)
-        packed[path] = one
+        pack_trace(process.trace, path, process.steps_recorded)
+        packed[path] = process
     return packed
 
 
 def _show(
-    found: Analysis, traces: Iterable[Path], load: MachineWatch, picture: Path, console: Console
+    analysis: Analysis, traces: Iterable[Path], load: MachineWatch, picture: Path, console: Console
 ) -> None:
+    """Print an analysis, and the command that shows more; write the picture."""
     if load.is_disturbed:
-        taken = (
-            f"Other processes took {percent(load.taken_share)} of the time of "
-            f"{figure(load.cores)} cores meanwhile"
+        taken, cores = percent(load.taken_share), figure(load.cores)
+        sentence = (
+            f"Other processes took {taken} of the time of {cores} cores meanwhile, so that the "
+            "intervals are wider."
         )
-        show_sentence(f"{taken}, so that the intervals are wider.", console, DOUBTFUL, bullet="! ")
-    show_sentences(found.answer.sentences, console, bullet="· ")
-    show_sentences([row.in_words for row in found.unhidden], console, bullet="· ")
-    if found.answer.slowdown <= MAX_SLOWDOWN:
-        # Of several processes one stands for all.
-        show_prices(next(iter(found.figures.values())).interference, console)
-    show_sentences(found.notes, console, ASIDE, bullet="· ")
-    console.print(
-        f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}", soft_wrap=True
-    )
-    write_picture_file(found.timeline, picture)
+        show_sentence(sentence, console, DOUBTFUL, bullet="! ")
+    show_sentences(analysis.answer.sentences, console, bullet="· ")
+    show_sentences([row.in_words for row in analysis.unhidden], console, bullet="· ")
+    if analysis.answer.slowdown <= MAX_SLOWDOWN:
+        # The prices of the first process stand for those of all.
+        first_figures = next(iter(analysis.figures.values()))
+        show_prices(first_figures.interference, console)
+    show_sentences(analysis.notes, console, ASIDE, bullet="· ")
+    command = shlex.join(("parallel-core", "trace", *map(str, traces)))
+    console.print(f"More: {command}", soft_wrap=True)
+    write_picture_file(analysis.timeline, picture)
     console.print(f"Timeline: {picture}", soft_wrap=True)
 
 
@@ -163,32 +179,26 @@ def _document(
     processes: Sequence[Recorded],
     traces: Mapping[Path, Recorded],
     load: MachineWatch,
-    found: Analysis | None,
+    analysis: Analysis | None,
 ) -> dict[str, object]:
-    path_of = {one.pid: path for path, one in traces.items()}
-    figures = {} if found is None else found.figures
-    named = (
-        "pid",
-        "framework",
-        "rank",
-        "marker",
-        "steps_seen",
-        "steps_recorded",
-        "core_wait_share",
-    )
+    """Return the JSON of a recording, and of its analysis if there is one."""
+    path_by_pid = {process.pid: path for path, process in traces.items()}
+    figures = {} if analysis is None else analysis.figures
+    objects = []
+    for process in processes:
+        path = path_by_pid.get(process.pid)
+        fields: dict[str, object] = {name: getattr(process, name) for name in PROCESS_FIELDS}
+        fields["trace"] = None if path is None else str(path)
+        fields["figures"] = None
+        if path is not None and path in figures:
+            fields["figures"] = asdict(figures[path])
+        objects.append(fields)
     return {
         "command": command,
         "status": status,
-        "sentences": [] if found is None else found.answer.sentences,
-        "answer": None if found is None else asdict(found.answer),
-        "unhidden": [] if found is None else [asdict(row) for row in found.unhidden],
+        "sentences": [] if analysis is None else analysis.answer.sentences,
+        "answer": None if analysis is None else asdict(analysis.answer),
+        "unhidden": [] if analysis is None else [asdict(row) for row in analysis.unhidden],
         "load": asdict(load),
-        "processes": [
-            {
-                **{name: getattr(one, name) for name in named},
-                "trace": str(path) if (path := path_of.get(one.pid)) else None,
-                "figures": asdict(figures[path]) if path and path in figures else None,
-            }
-            for one in processes
-        ],
+        "processes": objects,
     }

@@ -1,6 +1,4 @@
-"""`parallel-core report` and `diff`: the tables and page of a saved comparison again; two of them
-compared.
-"""
+"""`parallel-core report` and `diff`: show a saved comparison again, and compare two of them."""
 
 from pathlib import Path
 
@@ -59,10 +57,12 @@ def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> N
         raise RequestError(f"{old} and {new} have nothing in common: {difference.left_out[0]}")
     files.write_json(json_path, difference.as_json())
     show_difference(difference, options.console_beside(json_path))
-    slower = () if limit is None else difference.slower_by_more_than(limit)
-    if difference.broken and limit is not None:
+    if limit is None:
+        return
+    if difference.broken:
         raise MeasurementError(f"what was measured in {old} no longer is: {difference.broken[0]}")
-    if limit is not None and slower:
+    slower = difference.slower_by_more_than(limit)
+    if slower:
         worst = max(slower, key=lambda change: change.ratio.low)
         raise MeasurementError(
             f"{len(slower)} of {len(difference.changes)} cases became slower by more than "

@@ -1,6 +1,4 @@
-"""`parallel-core trace`: read profilers' files and show what overlapped and what waited, also among
-ranks.
-"""
+"""`parallel-core trace`: read the files of profilers, and show overlap and waits, also of ranks."""
 
 import re
 from collections.abc import Mapping
@@ -29,6 +27,7 @@ from parallel_core.trace_analysis.trace_files import RankTrace, files_of, read_r
 
 
 def _pattern(text: str) -> re.Pattern[str]:
+    """Return a regular expression; raises ValueError if the text is none."""
     try:
         return re.compile(text)
     except re.error as error:
@@ -95,23 +94,24 @@ def trace(
     ranks = read_ranks(traces, kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
     console = options.console_beside(json_path, with_findings)
     if len(ranks) == 1:
-        (one,) = ranks.values()
-        timeline, document = one.timeline, _as_json(one)
-        show = partial(_show, one, console)
+        (only_rank,) = ranks.values()
+        timeline, document = only_rank.timeline, _as_json(only_rank)
+        show = partial(_show, only_rank, console)
     else:
         summary = summary_of(ranks)
         timeline = side_by_side(ranks, bool(summary.clocks_agree))
         all_ranks = [
-            {"rank": rank, "file": str(one.file), **_as_json(one)} for rank, one in ranks.items()
+            {"rank": number, "file": str(rank.file), **_as_json(rank)}
+            for number, rank in ranks.items()
         ]
         document = {"ranks": all_ranks, "summary": asdict(summary)}
         show = partial(_show_several, ranks, summary, console)
-    # A pipe that closes early must not cost the files.
+    # Files are written first: printing fails if the reader of a pipe leaves early.
     if picture is not None:
         write_picture_file(timeline, picture)
     if with_findings is not None:
-        (rank,) = ranks.values()
-        _write_findings(rank, with_findings, kernel_delay)
+        (only_rank,) = ranks.values()
+        _write_findings(only_rank, with_findings, kernel_delay)
     files.write_json(json_path, document)
     show()
     if picture is not None:
@@ -119,6 +119,7 @@ def trace(
 
 
 def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:
+    """Write a trace with its findings for ui.perfetto.dev; raises RequestError if that fails."""
     if rank.origin is None or len(rank.timeline.cases) > 1:
         raise RequestError(
             f"{rank.file} is no Chrome trace of a whole program, which --perfetto needs"
@@ -129,40 +130,42 @@ def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:
         raise RequestError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _show(one: RankTrace, console: Console) -> None:
-    show_sentence(f"{one.timeline.source}: {one.spans:,} spans", console, "bold")
-    show_figures(one.figures, console)
-    show_prices(one.prices, console)
-    if len(one.figures) == 1:
-        show_details(one.figures[0], console)
-    show_sentences(one.timeline.notes, console, ASIDE, bullet="· ")
+def _show(rank: RankTrace, console: Console) -> None:
+    """Print the figures and notes of a single trace."""
+    show_sentence(f"{rank.timeline.source}: {rank.spans:,} spans", console, "bold")
+    show_figures(rank.figures, console)
+    show_prices(rank.prices, console)
+    if len(rank.figures) == 1:
+        show_details(rank.figures[0], console)
+    show_sentences(rank.timeline.notes, console, ASIDE, bullet="· ")
 
 
 def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Console) -> None:
-    sources = dict.fromkeys(one.timeline.source for one in ranks.values())
-    spans = sum(one.spans for one in ranks.values())
+    """Print the figures of several ranks, and each note with the ranks that have it."""
+    sources = dict.fromkeys(rank.timeline.source for rank in ranks.values())
+    spans = sum(rank.spans for rank in ranks.values())
     show_sentence(f"{listed(list(sources))}: {spans:,} spans", console, "bold")
     show_ranks(summary, console)
-    why = of_processes(case.unhidden for one in ranks.values() for case in one.figures)
-    show_sentences([row.in_words for row in why], console, bullet="· ")
-    whose: dict[str, list[str]] = {}
-    for rank, one in ranks.items():
-        for note in one.timeline.notes:
-            whose.setdefault(note, []).append(str(rank))
-    for note, having in whose.items():
-        which = (
-            ""
-            if len(having) == len(ranks)
-            else f"rank{'s' if len(having) > 1 else ''} {listed(having)}: "
-        )
-        show_sentence(which + note, console, ASIDE, bullet="· ")
+    reasons = of_processes(case.unhidden for rank in ranks.values() for case in rank.figures)
+    show_sentences([reason.in_words for reason in reasons], console, bullet="· ")
+    numbers_by_note: dict[str, list[str]] = {}
+    for number, rank in ranks.items():
+        for note in rank.timeline.notes:
+            numbers_by_note.setdefault(note, []).append(str(number))
+    for note, numbers in numbers_by_note.items():
+        sentence = note
+        if len(numbers) < len(ranks):
+            noun = "rank" if len(numbers) == 1 else "ranks"
+            sentence = f"{noun} {listed(numbers)}: {note}"
+        show_sentence(sentence, console, ASIDE, bullet="· ")
 
 
-def _as_json(one: RankTrace) -> dict[str, Any]:
+def _as_json(rank: RankTrace) -> dict[str, Any]:
+    """Return the object of a trace in the JSON."""
     return {
-        "source": one.timeline.source,
-        "notes": one.timeline.notes,
-        "unlinked_operations": one.timeline.unlinked,
-        "cases": [asdict(case) for case in one.figures],
-        "interference": [asdict(price) for price in one.prices],
+        "source": rank.timeline.source,
+        "notes": rank.timeline.notes,
+        "unlinked_operations": rank.timeline.unlinked,
+        "cases": [asdict(case) for case in rank.figures],
+        "interference": [asdict(price) for price in rank.prices],
     }

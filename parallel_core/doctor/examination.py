@@ -1,4 +1,4 @@
-"""Examine the frameworks and what this machine leaves to a measurement, and sum up.
+"""Examine the frameworks and this machine, and sum up the findings.
 
 The object that `doctor --json` writes, which is a public interface:
 
@@ -36,16 +36,16 @@ DOCTOR_SCHEMA = 1
 
 @dataclass(frozen=True)
 class Examination:
-    """The frameworks that work, in words, and all findings, by section."""
+    """All findings, and the frameworks that work."""
 
     working: tuple[str, ...]
+    """The names of the frameworks that work, with remarks."""
     sections: Mapping[str, tuple[Finding, ...]]
+    """The findings by section."""
 
     @property
     def problems(self) -> tuple[tuple[str, Finding], ...]:
-        """The findings with a diagnosis, each with its section: the worst first, each diagnosis
-        once.
-        """
+        """The (section, finding) of every diagnosis, once each, and the worst first."""
         problems: dict[Diagnosis, tuple[str, Finding]] = {}
         for state in ("broken", "doubtful", "absent"):
             for section, findings in self.sections.items():

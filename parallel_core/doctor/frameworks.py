@@ -1,7 +1,7 @@
-"""The frameworks' state: each engine multiplies two small matrices in a separate process.
+"""The state of the frameworks: each engine multiplies two small matrices in a separate process.
 
 A framework that is not installed here is tried in the environment that `make` made for it, if there
-is one. The same processes tell which libraries compute for a framework, and how fast.
+is one. The same processes find the libraries that compute for a framework, and their speed.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from parallel_core.system.formatting import figure, library_in_words, listed
 from parallel_core.system.subprocesses import Outcome, supervise
 
 REFERENCE = "numpy"
-"""It computes without queues, so that it alone is not enough."""
+"""The framework without queues, which alone is not enough."""
 FAR_BELOW = 0.5
-"""A rate below this share of another framework's is far below it."""
+"""The share of the fastest framework's rate below which a framework is slow."""
 BARE_PIP = re.compile(r"(^|&& )pip ")
 
 
@@ -63,17 +63,17 @@ class Attempt:
 
 
 def try_backend(name: str, deadline: float, checkout: Path = CHECKOUT) -> Attempt:
-    """Try a backend, engine by engine; the process of each may take `deadline` seconds.
+    """Try a backend on each of its engines, in processes that may take `deadline` seconds each.
 
-    After a process that could not import the framework, or took too long, no other engine is tried:
-    the import is the same for all. `checkout` is the folder with the environments that `make` made.
+    If a process could not import the framework, or took too long, no other engine is tried: the
+    import is the same for all. `checkout` is the folder with the environments that `make` made.
     """
     python = python_with(name, checkout)
     if python == sys.executable and not is_installed(name):
         return Attempt(name)
     probes: list[Probe] = []
     for engine in installation_of(name).engines or (DEFAULT_ENGINE,):
-        # -P: the current folder may hold another checkout than the one that is installed.
+        # The option -P ignores the current folder, which may be another checkout.
         command = [python, "-P", "-m", "backends.installation.probe", name, engine]
         outcome = asyncio.run(supervise(command, deadline, set()))
         probe = _read_probe(name, engine, outcome, deadline)
@@ -84,7 +84,7 @@ def try_backend(name: str, deadline: float, checkout: Path = CHECKOUT) -> Attemp
 
 
 def _read_probe(name: str, engine: str, outcome: Outcome, deadline: float) -> Probe:
-    """Return the probe that a process printed, or one that says why it printed none."""
+    """Return the probe that a process printed, or a failed probe with the reason."""
     lines = outcome.output.splitlines()
     if lines and outcome.status == 0:
         with suppress(msgspec.DecodeError):
@@ -96,7 +96,7 @@ def _read_probe(name: str, engine: str, outcome: Outcome, deadline: float) -> Pr
 
 
 def working_in_words(attempts: Sequence[Attempt]) -> tuple[str, ...]:
-    """Name the frameworks that work, NumPy last, and what is unusual: `JAX (in .venv-jax)`."""
+    """Return the frameworks that work, NumPy last, with remarks: `JAX (in .venv-jax)`."""
     names = []
     for attempt in sorted(attempts, key=lambda attempt: attempt.name == REFERENCE):
         if not attempt.working:
@@ -106,18 +106,23 @@ def working_in_words(attempts: Sequence[Attempt]) -> tuple[str, ...]:
             remarks.append(f"in {Path(attempt.python).parents[1].name}")
         if len(attempt.working) < len(attempt.probes):
             remarks.append(f"only the {listed(_engines(attempt))} engine")
-        if gpus := attempt.working[0].gpus.devices:
-            remarks.append(f"finds {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}")
-        names.append(f"{attempt.title} ({', '.join(remarks)})" if remarks else attempt.title)
+        gpus = len(attempt.working[0].gpus.devices)
+        if gpus:
+            remarks.append("finds 1 GPU" if gpus == 1 else f"finds {gpus} GPUs")
+        name = attempt.title
+        if remarks:
+            name += f" ({', '.join(remarks)})"
+        names.append(name)
     return tuple(names)
 
 
 def _engines(attempt: Attempt) -> list[str]:
+    """Return the engines of a backend that work."""
     return [probe.engine for probe in attempt.working]
 
 
 def examine_frameworks(attempts: Sequence[Attempt]) -> Iterator[Finding]:
-    """Report which frameworks and engines work; one framework besides NumPy must."""
+    """Yield the findings on frameworks and engines; one framework besides NumPy must work."""
     for attempt in attempts:
         if not attempt.probes:
             diagnosis = for_shell(diagnose_absence(attempt.name))
@@ -132,6 +137,7 @@ def examine_frameworks(attempts: Sequence[Attempt]) -> Iterator[Finding]:
 
 
 def _working(attempt: Attempt) -> Finding:
+    """Return the finding on a framework that works."""
     probe, engines = attempt.working[0], _engines(attempt)
     built_for = f", built for {probe.gpus.cuda}" if probe.gpus.cuda else ""
     work = "engines work" if len(engines) > 1 else "engine works"
@@ -142,38 +148,39 @@ def _working(attempt: Attempt) -> Finding:
 
 
 def _failures(attempt: Attempt) -> Iterator[Finding]:
-    """Report each failure of a backend once: an import that fails does so with every engine."""
-    engines: dict[Diagnosis, str] = {}
+    """Yield a finding on each failure of a backend; engines with the same failure share one."""
+    engine_of_failure: dict[Diagnosis, str] = {}
     for probe in attempt.probes:
         if probe.failure is not None:
-            engines.setdefault(probe.failure, probe.engine)
-    for failure, engine in engines.items():
+            engine_of_failure.setdefault(probe.failure, probe.engine)
+    for failure, engine in engine_of_failure.items():
         name, subject = attempt.name, attempt.title
         if attempt.working:
-            name, subject = f"{name}, {engine} engine", f"{subject}'s {engine} engine"
+            name = f"{attempt.name}, {engine} engine"
+            subject = f"{attempt.title}'s {engine} engine"
         cause = f"{subject} cannot be used: {failure.cause}"
         command = failure.command
         if not command:
             cause += " (the command shows the whole message)"
-            command = _showing(attempt, engine)
+            command = _command_that_shows_message(attempt, engine)
         diagnosis = for_shell(Diagnosis(cause, command), attempt.python)
         figures = {"engines": _engines(attempt), "python": attempt.python}
         yield Finding(name, "broken", "cannot be used", diagnosis, figures)
 
 
-def _showing(attempt: Attempt, engine: str) -> str:
-    """Return the command that loads a backend, so that its framework's message is seen."""
-    chosen = "" if engine == DEFAULT_ENGINE else f", engine={engine!r}"
-    code = f"import backends; backends.load({attempt.name!r}{chosen})"
-    # If the import blocks, Python itself prints after a minute where it stands.
+def _command_that_shows_message(attempt: Attempt, engine: str) -> str:
+    """Return the command that loads a backend, so that its framework prints its message."""
+    engine_argument = "" if engine == DEFAULT_ENGINE else f", engine={engine!r}"
+    code = f"import backends; backends.load({attempt.name!r}{engine_argument})"
+    # If the import blocks, Python prints its stack after a minute.
     return f'timeout -s ABRT 60 {shlex.quote(attempt.python)} -X faulthandler -c "{code}"'
 
 
 def for_shell(diagnosis: Diagnosis, python: str = sys.executable) -> Diagnosis:
-    """Return a diagnosis whose command can be pasted into this shell.
+    """Return a diagnosis with a command that can be pasted into this shell.
 
-    A bare `pip` becomes that of a Python, unless the shell finds that one. In the checkout, `make`
-    needs no folder.
+    `pip` becomes `PYTHON -m pip`, unless the shell's pip is that of the Python. In the checkout,
+    `make` needs no folder.
     """
     command = diagnosis.command
     pip = shutil.which("pip")
@@ -191,10 +198,10 @@ def examine_kernels(
     processor: Collection[str],
     is_disturbed: bool = False,
 ) -> Iterator[Finding]:
-    """Report each framework's libraries, and why one multiplies far slower than another.
+    """Yield a finding on each framework's libraries, with the reason if it multiplies slowly.
 
-    `processor` are the processor's flags, as Linux names them. On a machine that other programs
-    disturbed meanwhile, a low rate alone says nothing.
+    `processor` are the processor's flags, as Linux names them. If other programs disturbed the
+    machine, a slow framework is a problem only if a setting would help.
     """
     rates = {}
     for attempt in attempts:
@@ -220,7 +227,7 @@ def examine_kernels(
 def _slowness(
     slow: Attempt, fast: Attempt, environment: Mapping[str, str], processor: Collection[str]
 ) -> Diagnosis:
-    """Say why a framework multiplies slower than another; the command is a setting that helps."""
+    """Say why a framework multiplies slower than another, and name a setting if one would help."""
     cause = f"{slow.title} multiplies slower than {fast.title} here"
     core_type = _openblas_core_type(slow.working[0].kernels)
     better = better_core_type(core_type, frozenset(processor))
@@ -233,10 +240,7 @@ def _slowness(
 
 
 def _openblas_core_type(kernels: Sequence[Kernels]) -> str:
-    """Return the type of processor whose kernels OpenBLAS takes.
-
-    Empty if another BLAS multiplies.
-    """
+    """Return the type of processor whose kernels OpenBLAS takes; empty if there is no OpenBLAS."""
     for library in kernels:
         if library.library == "OpenBLAS" and library.instruction_set:
             return library.instruction_set

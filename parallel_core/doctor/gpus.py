@@ -1,4 +1,4 @@
-"""The machine's GPUs: those that the driver lists, and what each framework can do with them."""
+"""The machine's GPUs: those that the driver lists, and those that each framework can use."""
 
 import shlex
 import shutil
@@ -22,7 +22,7 @@ DRIVER_FAILURES = {
         "The NVIDIA driver's kernel module is not loaded", "sudo modprobe nvidia"
     ),
 }
-"""Known messages of `nvidia-smi`."""
+"""The diagnoses of messages of `nvidia-smi`."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MXNET_GENERATIONS = range(5, 9)
@@ -35,9 +35,9 @@ INITIALISE = {
 
 
 def ask_driver() -> tuple[Gpu, ...] | Diagnosis:
-    """List the machine's GPUs, also those that CUDA_VISIBLE_DEVICES hides.
+    """Return the machine's GPUs, also those that CUDA_VISIBLE_DEVICES hides.
 
-    There are none without `nvidia-smi`. Returns a diagnosis if the driver does not answer.
+    Without `nvidia-smi` there are none. If the driver does not answer, return a diagnosis.
     """
     program = shutil.which("nvidia-smi")
     if program is None:
@@ -59,10 +59,12 @@ def ask_driver() -> tuple[Gpu, ...] | Diagnosis:
     for message, diagnosis in DRIVER_FAILURES.items():
         if message in answer:
             return diagnosis
-    return Diagnosis(f"The NVIDIA driver does not answer: {' '.join(answer.split())}", "nvidia-smi")
+    in_one_line = " ".join(answer.split())
+    return Diagnosis(f"The NVIDIA driver does not answer: {in_one_line}", "nvidia-smi")
 
 
 def _query(program: str, fields: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """Ask `nvidia-smi` for fields of all GPUs, a line for each GPU."""
     return subprocess.run(
         [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"],
         capture_output=True,
@@ -74,6 +76,7 @@ def _query(program: str, fields: Sequence[str]) -> "subprocess.CompletedProcess[
 
 
 def _card(line: str) -> Gpu:
+    """Return the GPU of a line of `nvidia-smi`."""
     index, name, mebibytes, driver, *capability = (value.strip() for value in line.split(","))
     memory_bytes = int(mebibytes) * 2**20 if mebibytes.isdigit() else 0
     return Gpu(int(index), name, memory_bytes, capability[0] if capability else None, driver)
@@ -82,13 +85,15 @@ def _card(line: str) -> Gpu:
 def examine_gpus(
     cards: Sequence[Gpu] | Diagnosis, attempts: Sequence[Attempt], environment: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Report the GPUs that the driver lists, and those that each framework can use."""
+    """Yield the findings on GPUs that the driver lists, and on those that frameworks can use."""
+    frameworks_find_some = False
+    for attempt in attempts:
+        if any(probe.gpus.devices for probe in attempt.working):
+            frameworks_find_some = True
     if isinstance(cards, Diagnosis):
         yield Finding("GPU driver", "broken", "does not answer", cards)
         cards = ()
-    elif not cards and not any(
-        probe.gpus.devices for attempt in attempts for probe in attempt.working
-    ):
+    elif not cards and not frameworks_find_some:
         yield Finding("GPUs", "absent", "none: all devices are on the CPU", None, {"gpus": []})
     for card in cards:
         figures = {
@@ -106,6 +111,10 @@ def examine_gpus(
 def _examine_framework(
     attempt: Attempt, cards: Sequence[Gpu], visible: str | None
 ) -> Iterator[Finding]:
+    """Yield the findings on the GPUs of a framework that has a build for CUDA.
+
+    `visible` is the value of CUDA_VISIBLE_DEVICES.
+    """
     gpus = attempt.working[0].gpus
     name = f"GPUs of {attempt.title}"
     figures = {"cuda": gpus.cuda or None, "found": [gpu.index for gpu in gpus.devices]}
@@ -127,8 +136,12 @@ def _examine_framework(
             yield Finding(label, "fine", text, None, figures)
 
 
-def _failure(attempt: Attempt, what: str, failure: Diagnosis) -> Diagnosis:
-    cause = f"{attempt.title} cannot use {what}: {failure.cause}"
+def _failure(attempt: Attempt, unusable: str, failure: Diagnosis) -> Diagnosis:
+    """Say that a framework cannot use its GPUs, and suggest a command.
+
+    `unusable` is "the GPUs" or "this GPU".
+    """
+    cause = f"{attempt.title} cannot use {unusable}: {failure.cause}"
     if not failure.command:
         command = f"parallel-core run parallel --backend {attempt.name} --device-kind cpu"
         return Diagnosis(f"{cause} (it works on the CPU)", command)
@@ -136,11 +149,14 @@ def _failure(attempt: Attempt, what: str, failure: Diagnosis) -> Diagnosis:
 
 
 def _cuda_build(attempt: Attempt, cards: Sequence[Gpu]) -> Diagnosis | None:
-    """Return how to get a build for CUDA; None if that could use none of the GPUs either."""
-    generations = {
-        int(card.compute_capability.split(".")[0]) for card in cards if card.compute_capability
-    }
-    if attempt.name == "mxnet" and generations and generations.isdisjoint(MXNET_GENERATIONS):
+    """Say how to get a build for CUDA; None if that build could use none of the GPUs either."""
+    generations = set()
+    for card in cards:
+        if card.compute_capability:
+            generation, _, _ = card.compute_capability.partition(".")
+            generations.add(int(generation))
+    are_unknown_to_mxnet = generations and generations.isdisjoint(MXNET_GENERATIONS)
+    if attempt.name == "mxnet" and are_unknown_to_mxnet:
         return None
     cause = f"This {attempt.title} is a build for CPUs, and the machine has a GPU"
     return for_shell(Diagnosis(cause, installation_of(attempt.name).cuda_build), attempt.python)
@@ -149,7 +165,8 @@ def _cuda_build(attempt: Attempt, cards: Sequence[Gpu]) -> Diagnosis | None:
 def _finds_none(attempt: Attempt, visible: str | None) -> Diagnosis:
     """Say why a build for CUDA finds none of the GPUs that the driver lists."""
     # CUDA ends the list at the first number that no GPU has.
-    if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
+    hides_all = visible is not None and visible.split(",")[0].strip() in ("", "-1")
+    if hides_all:
         cause = f"{VISIBLE}={visible} hides the GPUs from every framework"
         return Diagnosis(cause, f"unset {VISIBLE}")
     cause = f"The driver lists GPUs, and {attempt.title} finds none (the command shows its message)"
@@ -158,7 +175,7 @@ def _finds_none(attempt: Attempt, visible: str | None) -> Diagnosis:
 
 
 def _describe(gpu: Gpu) -> str:
-    """Write a GPU's name, memory, driver and compute capability, without what is not known."""
+    """Write a GPU's name, memory, driver and compute capability, as far as they are known."""
     parts = [gpu.name]
     if gpu.memory_bytes is not None:
         parts.append(naturalsize(gpu.memory_bytes, binary=True))

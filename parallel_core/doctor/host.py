@@ -1,4 +1,4 @@
-"""The host's state: what others take of the cores, settings, data."""
+"""The state of the host: other programs, environment variables, and training data."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ from parallel_core.system.machine import MachineWatch
 from parallel_core.training import dataset
 
 DATA_PACKAGE = "dataset-fashion-mnist"
-"""Debian's."""
+"""The name of Debian's package."""
 
 BINDS = "binds threads to cores, and may bind those of two devices to the same"
 HARM: Mapping[str, str] = {
@@ -24,7 +24,7 @@ HARM: Mapping[str, str] = {
     "PORT": "is the port of every process of MXNet's ps-lite, and two on one machine cannot share "
     "it",
 }
-"""The environment variables that harm measurements, and how."""
+"""The harm of environment variables, by name."""
 HARMLESS = {("CUDA_LAUNCH_BLOCKING", "0")}
 RANK_OF_JOB = ("RANK", "WORLD_SIZE")
 JOB = (*RANK_OF_JOB, "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -39,7 +39,7 @@ ROLE_HARM = (
 
 
 def examine_load(watch: MachineWatch) -> Finding:
-    """Report what other programs took of the cores while the frameworks were tried."""
+    """Return the finding on other programs, which used cores while the frameworks were tried."""
     name, figures = "other work", asdict(watch)
     if watch.others_share is None:
         return Finding(name, "absent", "the system does not count it", None, figures)
@@ -52,16 +52,17 @@ def examine_load(watch: MachineWatch) -> Finding:
 
 
 def examine_settings(environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Report the environment variables that harm measurements, and how to unset them.
+    """Yield findings on environment variables that harm measurements, with the commands to unset
+    them.
 
-    Those with which a framework cannot be imported are a failure of the framework.
+    Variables with which a framework cannot be imported are reported as a failure of the framework.
     """
     for name, harm in HARM.items():
         if name in environment and (name, environment[name]) not in HARMLESS:
             yield _harmful([name], harm, environment)
     if any(name in environment for name in RANK_OF_JOB):
         yield _harmful([name for name in JOB if name in environment], RANK_HARM, environment)
-    # PS_ is also how variables begin that the program `ps` reads.
+    # Variables of the program `ps` begin with PS_ too.
     prefixes = ("DMLC_", "PS_") if "DMLC_ROLE" in environment else ("DMLC_",)
     roles = sorted(name for name in environment if name.startswith(prefixes))
     if roles and not installation_of("mxnet").harmful_variables(environment):
@@ -69,13 +70,14 @@ def examine_settings(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _harmful(names: Sequence[str], harm: str, environment: Mapping[str, str]) -> Finding:
+    """Return the finding on harmful variables, with the command to unset them."""
     values = " ".join(f"{name}={environment[name]}" for name in names)
     diagnosis = Diagnosis(f"{values} {harm}", f"unset {' '.join(names)}")
     return Finding(names[0], "doubtful", values, diagnosis, {"value": values})
 
 
 def examine_data() -> Finding:
-    """Report where Fashion-MNIST is and whether its checksums are right; nothing is downloaded."""
+    """Return the finding on the place and the checksums of Fashion-MNIST; download nothing."""
     name, directory = "Fashion-MNIST", dataset.find_fashion_mnist()
     figures = {"directory": directory and str(directory)}
     if directory is None:

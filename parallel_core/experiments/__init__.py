@@ -20,11 +20,11 @@ __all__ = ["EXPERIMENTS", "Experiment", "Mode"]
 class _Catalogue(Mapping[str, Experiment]):
     """All experiments by name, in the book's order.
 
-    Only the module of the one that is asked for is imported.
+    To look one up imports its module only.
     """
 
     def __getitem__(self, name: str) -> Experiment:
-        # `async` is a word of the language.
+        # `async` is a keyword of Python, and no name of a module.
         module = "asynchrony" if name == "async" else name.replace("-", "_")
         for chapter in CHAPTERS:
             if module.isidentifier() and find_spec(f"{__name__}.{chapter}.{module}"):
@@ -35,21 +35,24 @@ class _Catalogue(Mapping[str, Experiment]):
 
     def __iter__(self) -> Iterator[str]:
         for chapter in CHAPTERS:
-            modules = iter_modules(import_module(f"{__name__}.{chapter}").__path__)
-            experiments = filter(None, (_declared_in(chapter, module.name) for module in modules))
-            yield from (
-                experiment.name for experiment in sorted(experiments, key=attrgetter("position"))
-            )
+            experiments = []
+            for module in iter_modules(import_module(f"{__name__}.{chapter}").__path__):
+                experiment = _declared_in(chapter, module.name)
+                if experiment is not None:
+                    experiments.append(experiment)
+            experiments.sort(key=attrgetter("position"))
+            for experiment in experiments:
+                yield experiment.name
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        # `list` would ask for this length first.
+        return sum(1 for _name in self)
 
 
 def _declared_in(chapter: str, module: str) -> Experiment | None:
-    """Return the experiment that a module declares, None for one that others are made of."""
-    experiment: Experiment | None = getattr(
-        import_module(f"{__name__}.{chapter}.{module}"), "EXPERIMENT", None
-    )
+    """Return the experiment that a module of a chapter declares; None if it declares none."""
+    imported = import_module(f"{__name__}.{chapter}.{module}")
+    experiment: Experiment | None = getattr(imported, "EXPERIMENT", None)
     return experiment
 
 

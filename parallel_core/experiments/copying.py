@@ -163,7 +163,8 @@ def _size_to_copy(destination: Callable[[Trial], Device], timings: float, trial:
         issuing, copying = _seconds_of_a_copy(trial, device, size)
         wanted = size * sqrt(issuing / ISSUING_SHARE / copying)
         rule = "issuing" if smallest < wanted < largest else seconds.rule
-        size = max(8, round(min(max(smallest, wanted), largest) / 8) * 8)
+        allowed = min(max(smallest, wanted), largest)
+        size = max(8, round(allowed / 8) * 8)
     # If even a single copy takes longer than a multiplication (a GPU behind a bus), larger matrices
     # shift the balance to computing.
     _, copying = _seconds_of_a_copy(trial, device, size, 1)

@@ -17,21 +17,23 @@ HEADINGS = ("Book", "Prediction", "Method", "Look at", "Read")
 
 @dataclass(frozen=True)
 class Explanation:
-    """A question, and under each of HEADINGS the paragraphs that it has."""
+    """A question, and the paragraphs under each of HEADINGS."""
 
     question: str
     parts: tuple[tuple[str, tuple[str, ...]], ...]
 
     def _repr_markdown_(self) -> str:
-        # Notebooks ask for this method.
-        parts = [f"**{heading}.** " + "\n\n".join(paragraphs) for heading, paragraphs in self.parts]
-        return "\n\n".join((f"**{self.question}**", *parts))
+        """Return the explanation in Markdown, for notebooks."""
+        texts = [f"**{self.question}**"]
+        for heading, paragraphs in self.parts:
+            texts.append(f"**{heading}.** " + "\n\n".join(paragraphs))
+        return "\n\n".join(texts)
 
 
 def explain(name: str) -> Explanation:
-    """Return what an experiment says of itself, by its name.
+    """Return the explanation of an experiment by its name.
 
-    Raises RequestError for one that is not known.
+    Raises RequestError if there is no such experiment.
     """
     if name not in EXPERIMENTS:
         raise RequestError(about_unknown(name))
@@ -39,7 +41,7 @@ def explain(name: str) -> Explanation:
 
 
 def about_unknown(name: str) -> str:
-    """Say that no experiment has this name, and which one holds a part of it, or may be meant."""
+    """Say that no experiment has this name, and which one contains it as a part or may be meant."""
     for experiment in EXPERIMENTS.values():
         if name in experiment.contains:
             return f"{name!r} is a part of the experiment {experiment.name!r}: name that"
@@ -52,18 +54,19 @@ def explanation(experiment: Experiment) -> Explanation:
     Raises ValueError for a docstring of another form.
     """
     module = import_module(experiment.program.__module__)
-    question, *paragraphs = (
-        " ".join(text.split()) for text in (inspect.getdoc(module) or "").split("\n\n")
-    )
+    docstring = inspect.getdoc(module) or ""
+    question, *paragraphs = (" ".join(text.split()) for text in docstring.split("\n\n"))
     parts: dict[str, list[str]] = {}
     heading = ""
     for paragraph in paragraphs:
-        label, _, rest = paragraph.partition(": ")
-        begins = bool(rest) and label in HEADINGS
-        heading = label if begins else heading
-        parts.setdefault(heading, []).append(rest if begins else paragraph)
+        label, _, text = paragraph.partition(": ")
+        if text and label in HEADINGS:
+            heading = label
+        else:
+            text = paragraph
+        parts.setdefault(heading, []).append(text)
     if tuple(parts) != HEADINGS:
-        raise ValueError(
-            f"{module.__name__} explains {', '.join(parts)}, and not {', '.join(HEADINGS)}"
-        )
-    return Explanation(question, tuple((heading, tuple(texts)) for heading, texts in parts.items()))
+        present, expected = ", ".join(parts), ", ".join(HEADINGS)
+        raise ValueError(f"{module.__name__} explains {present}, and not {expected}")
+    by_heading = tuple((heading, tuple(texts)) for heading, texts in parts.items())
+    return Explanation(question, by_heading)

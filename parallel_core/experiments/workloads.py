@@ -30,15 +30,9 @@ MULTIPLICATIONS = 25
 RUN_SECONDS = 0.2
 """About how many seconds a device takes for all multiplications of a chosen size."""
 ROUNDS_SHARE = 0.6
-"""The share of the budget into which the fewest rounds must fit.
-
-The rest is for choosing sizes, checking values, and rounds that take longer than others.
-"""
+"""The share of the budget for the fewest rounds; choosing sizes and checking need the rest."""
 MOST_IN_UNIT = 500
-"""The most operations in one unit.
-
-To compile a unit, a framework may take milliseconds for each of its operations.
-"""
+"""The most operations in one unit: to compile it may take milliseconds for each of them."""
 PROBED_SIZE, PROBED_MULTIPLICATIONS, PROBES = 256, 5, 8
 """A size is chosen from 8 timings of 5 multiplications; `size_up_to` takes this size for them."""
 FEW_PROBES = 3

@@ -1,6 +1,7 @@
-"""A job as data: which processes run on this machine, and with which environment.
+"""A job as data: its processes on this machine, and their environments.
 
-Nothing is started here. `rank 0` … train. MXNet has a `scheduler` and `server 0` … beside them.
+Nothing is started here. The processes `rank 0`, `rank 1`, … train. MXNet also has a `scheduler` and
+`server 0`, `server 1`, …
 """
 
 import os
@@ -11,36 +12,34 @@ from typing import TypeAlias
 from backends.process_groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
 
 Environment: TypeAlias = dict[str, str | None]
-"""Variables to be added to those of this process; one that is None is removed."""
+"""Variables to add to those of this process; a variable that is None is removed."""
 SERVER_COMMAND = (sys.executable, "-P", "-m", "backends.mxnet.parameter_server")
-"""Of MXNet's scheduler and servers; a number of seconds after it makes them keep a deadline."""
+"""The command of MXNet's scheduler and servers; an argument sets a deadline in seconds."""
 SERVING_ENVIRONMENT: Environment = {"MXNET_ENGINE_TYPE": None, "OMP_NUM_THREADS": "1"}
-"""Of the same, which need no engine and one thread."""
+"""The environment of MXNet's scheduler and servers, which need no engine and one thread."""
 ADDRESS = "127.0.0.1"
-"""Where everything listens: what the frameworks speak is not authenticated."""
+"""The address at which all processes listen, because the frameworks' protocols authenticate nobody.
+"""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job: a command that runs in several ranks, which meet at a port of this machine.
-
-    `servers` are MXNet's. `timeout` is the seconds without progress after which a rank gives up.
-    """
+    """A job: a command that runs in several ranks, which meet at a port of this machine."""
 
     command: tuple[str, ...]
     processes: int
+    """The number of ranks."""
     backend: str
     servers: int
+    """The number of MXNet's parameter servers."""
     port: int
     timeout: float
+    """The seconds without progress after which a rank gives up."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process of a job: `rank 0` … train.
-
-    MXNet has a `scheduler` and `server 0` … beside them.
-    """
+    """One process of a job: a rank, or MXNet's scheduler or server."""
 
     name: str
     command: tuple[str, ...]
@@ -48,17 +47,18 @@ class Process:
 
 
 def environment_with(added: Environment) -> dict[str, str]:
-    """Return this process's environment with other variables."""
-    return {name: value for name, value in (os.environ | added).items() if value is not None}
+    """Return this process's environment with added variables, and without those that are None."""
+    variables = {**os.environ, **added}
+    return {name: value for name, value in variables.items() if value is not None}
 
 
 def is_rank(name: str) -> bool:
-    """Return whether the process of this name trains; a scheduler or server does not."""
+    """Return whether a process of a name is a rank, and no scheduler or server."""
     return name.startswith("rank ")
 
 
 def processes_of(job: Job) -> list[Process]:
-    """Return the job's processes, the scheduler and the servers first."""
+    """Return the processes of a job: the scheduler and the servers first, then the ranks."""
     common: Environment = {
         TIMEOUT_VARIABLE: f"{job.timeout:g}",
         # gloo takes the loopback interface only if the variable names it.
@@ -74,7 +74,7 @@ def processes_of(job: Job) -> list[Process]:
         "DMLC_NUM_SERVER": str(job.servers),
         "DMLC_NODE_HOST": ADDRESS,
         "DMLC_INTERFACE": None,
-        # ps-lite would listen at it in every process.
+        # Otherwise every process of ps-lite would listen at this port.
         "PORT": None,
         # With it ps-lite's scheduler would listen at all addresses.
         "DMLC_USE_KUBERNETES": None,
@@ -84,18 +84,16 @@ def processes_of(job: Job) -> list[Process]:
 
 def _serving_processes_of(job: Job, common: Environment) -> list[Process]:
     """Return MXNet's scheduler and servers."""
-    serving = {**common, **SERVING_ENVIRONMENT}
-    return [
-        Process("scheduler", SERVER_COMMAND, {**serving, "DMLC_ROLE": "scheduler"}),
-        *(
-            Process(f"server {number}", SERVER_COMMAND, {**serving, "DMLC_ROLE": "server"})
-            for number in range(job.servers)
-        ),
-    ]
+    of_scheduler = {**common, **SERVING_ENVIRONMENT, "DMLC_ROLE": "scheduler"}
+    of_server = {**common, **SERVING_ENVIRONMENT, "DMLC_ROLE": "server"}
+    scheduler = Process("scheduler", SERVER_COMMAND, of_scheduler)
+    names = [f"server {number}" for number in range(job.servers)]
+    servers = [Process(name, SERVER_COMMAND, of_server) for name in names]
+    return [scheduler, *servers]
 
 
 def _ranks_of(job: Job, common: Environment) -> list[Process]:
-    """Return the ranks, which find the variables that torchrun would set."""
+    """Return the ranks, with the environment variables that torchrun would set."""
     size = str(job.processes)
     common = {
         **common,

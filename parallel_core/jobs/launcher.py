@@ -1,7 +1,8 @@
-"""Launch a job: start its processes, pass on what they write, and end all of them when one fails.
+"""Launch a job: start its processes, pass on their output, and end all of them when one fails.
 
-Rank 0 writes where this process writes, so its result and its progress are seen as those of a run
-alone. What the others write goes to standard error, line by line, each after the writer's name.
+Rank 0 has the standard output and error of this process, so its result and its progress look like
+those of a single process. The output of the other processes goes to standard error, line by line,
+each line after the name of its process.
 """
 
 import asyncio
@@ -20,30 +21,32 @@ from parallel_core.system.signals import SHOW_CURSOR, until_stopped
 from parallel_core.system.subprocesses import kill_group, signal_name
 
 GUARD = ("/bin/sh", "-c", "read line; kill -KILL 0")
-"""Kills its process group when its standard input ends, and with it all processes of the job.
+"""The command that kills its process group, and so the whole job, when its standard input ends.
 
-This process holds the other end of the pipe, which ends with it even if it is killed itself.
+This process holds the other end of that pipe, so the pipe ends with this process, even if it is
+killed.
 """
 KILL_SECONDS = 3.0
-"""How long killed processes are waited for: the system may be unable to end one now."""
+"""The seconds to wait for killed processes: the system may be unable to end one now."""
 LAST_LINES_SECONDS = 1.0
-"""How long the end of a pipe is waited for: a child in another group may hold it open for ever."""
+"""The seconds to wait for the end of a pipe: a child in another group may hold it open."""
 CLEAR_LINE = b"\r\x1b[K"
-"""Moves a terminal's cursor to the beginning of its line, and clears the line."""
+"""The control codes that move a terminal's cursor to the beginning of its line, and clear it."""
 
 Running: TypeAlias = dict[str, asyncio.subprocess.Process]
 """The processes that were started, by name."""
 
 
 class Failure(NamedTuple):
-    """A process that failed; `status` is its exit status, or the negative number of a signal."""
+    """A process that failed."""
 
     name: str
     status: int
+    """The exit status, or minus the number of the signal that killed it."""
 
     @property
     def sentence(self) -> str:
-        """A sentence on which process failed, and how it ended."""
+        """A sentence on the process and its end."""
         if self.status == -signal.SIGKILL:
             return (
                 f"{self.name} was killed by SIGKILL; the system may have run out of memory (see "
@@ -57,8 +60,8 @@ class Failure(NamedTuple):
 def launch_job(job: Job) -> int:
     """Run a job on this machine; return the exit status: 0, 1 for a failure, 2 for a bad request.
 
-    SIGINT, SIGTERM and SIGHUP end it with 128 and their number. Raises OSError for a command that
-    cannot be started.
+    SIGINT, SIGTERM and SIGHUP end the job, and the status is 128 plus their number. Raises OSError
+    for a command that cannot be started.
     """
     ended = asyncio.run(until_stopped(_run(job)))
     if ended is None:
@@ -70,19 +73,18 @@ def launch_job(job: Job) -> int:
         _say(f"interrupted by {ended.name}: all processes were ended")
         return 128 + ended
     if is_rank(ended.name) and ended.status == REFUSED:
-        # The rank has said what is wrong with the request.
+        # The rank has printed what is wrong with the request.
         return REFUSED
     _say(ended.sentence)
     return 1
 
 
 async def _run(job: Job) -> Failure | None:
-    """Run a job until all its ranks have ended well; return the first process that fails, if
-    any.
-    """
+    """Run a job until all its ranks have ended well; return the first process that fails."""
     async with _running(processes_of(job)) as running:
         ranks_at_work = {name for name in running if is_rank(name)}
-        for next_end in asyncio.as_completed([_end_of(*named) for named in running.items()]):
+        ends = [_end_of(name, process) for name, process in running.items()]
+        for next_end in asyncio.as_completed(ends):
             name, status = await next_end
             if status != 0:
                 return Failure(name, status)
@@ -93,14 +95,15 @@ async def _run(job: Job) -> Failure | None:
 
 
 async def _end_of(name: str, process: asyncio.subprocess.Process) -> tuple[str, int]:
+    """Wait for a process; return its name and its exit status."""
     return name, await process.wait()
 
 
 @asynccontextmanager
 async def _running(processes: Sequence[Process]) -> AsyncIterator[Running]:
-    """Start processes in a process group of their own; kill the group with the context.
+    """Start processes in a separate process group, which is killed when this context ends.
 
-    What is typed at a terminal, such as Ctrl-C, does not reach the group.
+    Ctrl-C at a terminal does not reach the group.
     """
     running: Running = {}
     with (
@@ -123,7 +126,7 @@ async def _running(processes: Sequence[Process]) -> AsyncIterator[Running]:
 
 
 async def _start(process: Process, output: int | None, group: int) -> asyncio.subprocess.Process:
-    """Start a process in a group; it writes to a descriptor, or where this process writes."""
+    """Start a process in a group; it writes to `output`, or to this process's output if None."""
     return await asyncio.create_subprocess_exec(
         *process.command,
         stdin=subprocess.DEVNULL,
@@ -136,11 +139,11 @@ async def _start(process: Process, output: int | None, group: int) -> asyncio.su
 
 @contextmanager
 def _output_after(name: str) -> Iterator[int]:
-    """Give a descriptor; each line that is written to it goes to standard error, after a name."""
+    """Yield a descriptor of which each line is passed on to standard error, after a name."""
     readable, writable = os.pipe()
     prefix = f"[{name}] ".encode()
     if sys.stderr.isatty():
-        # Rank 0's progress bar may be drawn there; rank 0 draws it again below the line.
+        # The line replaces rank 0's progress bar, which rank 0 draws again below.
         prefix = CLEAR_LINE + prefix
 
     def pass_on() -> None:
@@ -159,4 +162,5 @@ def _output_after(name: str) -> Iterator[int]:
 
 
 def _say(line: str) -> None:
+    """Print a line of this program on standard error."""
     print(f"parallel-core: {line}", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
 """Labs: readers build an engine themselves, on NumPy, and a grader runs it.
 
-Their folders hold handout and skeleton.
+The folder of a lab holds its handout and its skeleton.
 """
 
 from parallel_core.labs.engine import Engine, Task

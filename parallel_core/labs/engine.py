@@ -1,6 +1,6 @@
-"""What a reader's engine is given: NumPy behind the protocol, divided into tasks.
+"""The base of a reader's engine: NumPy behind the protocol, divided into tasks.
 
-How they run is the reader's part.
+The reader writes how the tasks run.
 """
 
 import threading
@@ -21,18 +21,19 @@ from backends.profiling.marks import Mark, function_name, task_text
 from backends.protocol import Array, BaseBackend, HostArray, Setup
 
 Span = tuple[str, str, float, float]
-"""What was computed, on which thread, and the clock before and after."""
+"""A computation: its name, its thread, and the clock before and after."""
 
 
 class Task:
-    """A piece of work. Whoever computes it fills in `value` or `error`, and then sets `done`."""
+    """A piece of work. The thread that computes it sets `value` or `error`, and then `done`."""
 
     def __init__(
         self, what: str, device: Device, work: Callable[[], Any], engine: "Engine"
     ) -> None:
-        self.what, self.kind = what, "copy" if what == "copy" else "compute"
+        self.what = what
+        self.kind = "copy" if what == "copy" else "compute"
         self.device = device
-        """Whose queue it belongs to; of a copy, that of the source."""
+        """The device whose queue it belongs to; for a copy, the source."""
         self.inputs: tuple[Task, ...] = ()
         """The tasks whose values it reads."""
         self.overwrites: tuple[Task, ...] = ()
@@ -41,28 +42,27 @@ class Task:
         self.error: BaseException | None = None
         self.done = threading.Event()
         self.mark: AbstractContextManager[object] = nullcontext()
-        """Under which it is computed, if somebody counts."""
+        """The mark under which it is computed while operations are counted."""
         self._work: Any = work
         self._engine = engine
 
     def compute(self) -> Any:
-        """Return the value.
+        """Compute and return the value.
 
-        Raises what the computation raises, and RuntimeError if an input is not done.
+        Raises the computation's error, and RuntimeError if an input is not done.
         """
         start = perf_counter()
         try:
             with self.mark:
                 return self._work()
         except BaseException as error:
-            # Also if nobody asks for the value.
+            # The engine keeps the error, because nobody may ask for the value.
             self._engine.errors.append(error)
             raise
         finally:
-            self._engine.spans.append(
-                (self.what, threading.current_thread().name, start, perf_counter())
-            )
-            # The values behind these may be freed.
+            thread = threading.current_thread().name
+            self._engine.spans.append((self.what, thread, start, perf_counter()))
+            # Without these references, values that nobody needs are freed.
             self.inputs, self.overwrites, self._work = (), (), None
 
 
@@ -78,7 +78,7 @@ class Future:
         return Future(self.task, self.device, (*self.path, index))
 
     def read(self) -> Any:
-        """Return the value; raises the error of its task, and RuntimeError if that is not done."""
+        """Return the value; raises the task's error, and RuntimeError if the task is not done."""
         if not self.task.done.is_set():
             raise RuntimeError(f"the result of {self.task.what} was read before it was ready")
         if self.task.error is not None:
@@ -90,13 +90,12 @@ class Future:
 
 
 class Engine(BaseBackend):
-    """NumPy with an engine to be built.
-
-    Abstract in `start`, `submit`, `wait_for` and `wait_for_all`.
+    """NumPy with an engine whose four methods `start`, `submit`, `wait_for` and `wait_for_all` the
+    reader writes.
     """
 
     reuses_memory = False
-    """Whether a copy with `out` writes to the memory of `out`, and not to new memory."""
+    """Whether a copy with `out` writes to the memory of `out`, instead of new memory."""
     start: Callable[[], None]
     submit: Callable[[Task], None]
     wait_for: Callable[[Task], None]
@@ -116,9 +115,9 @@ class Engine(BaseBackend):
         super().__init__(setup, f"{self.name}, an engine that a reader builds", inner.cores)
         self.spans: deque[Span] = deque(maxlen=10_000)
         self.errors: list[BaseException] = []
-        # A value that nobody holds is freed.
+        # The set is weak, so that values that nobody needs are freed.
         self._tasks: WeakSet[Task] = WeakSet()
-        # Several threads may call verbs, and only one of them submits.
+        # Several threads may call verbs, but only one at a time submits.
         self._submitting = threading.Lock()
         self.start()
 
@@ -128,9 +127,11 @@ class Engine(BaseBackend):
             raise BackendError(
                 f"{self.name}'s launch needs an array among its arguments: it says the device"
             )
-        return self._submit(
-            function_name(fn), reads[0].device, lambda: _owned(fn(*_read(args)), reads), reads
-        )
+
+        def work() -> Any:
+            return _owned(fn(*_read(args)), reads)
+
+        return self._submit(function_name(fn), reads[0].device, work, reads)
 
     def wait(self, x: Array) -> Array:
         for future in _futures(x):
@@ -153,17 +154,18 @@ class Engine(BaseBackend):
         reads, targets = _futures(x), _futures(out)
 
         def work() -> Any:
-            target = (
-                out if out is None or self.reuses_memory else tree_map(np.empty_like, _read(out))
-            )
-            return self._numpy.copy_to(_read(x), device, out=_read(target))
+            target = _read(out)
+            if out is not None and not self.reuses_memory:
+                target = tree_map(np.empty_like, target)
+            return self._numpy.copy_to(_read(x), device, out=target)
 
         return self._submit("copy", device, work, (*reads, *targets), targets)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         self._check_values(xs, Future)
-        reads, devices = _futures(tuple(xs)), [_futures(x)[0].device for x in xs]
-        if not devices or len({*devices}) < len(devices):
+        reads = _futures(tuple(xs))
+        devices = [_futures(x)[0].device for x in xs]
+        if not devices or len(set(devices)) < len(devices):
             raise BackendError(
                 f"{self.name}'s allreduce takes a value for each device, and at least one"
             )
@@ -184,7 +186,7 @@ class Engine(BaseBackend):
 
     @contextmanager
     def marking_operations(self, mark: Mark) -> Iterator[None]:
-        """Compute each task that is submitted meanwhile under a mark, which says when it ran."""
+        """Compute each task that is submitted in this context under a mark, which has its times."""
         self._mark = mark
         try:
             yield
@@ -197,17 +199,25 @@ class Engine(BaseBackend):
     def _submit(
         self, what: str, device: Device, work: Any, reads: Sequence[Future], writes: Any = ()
     ) -> Future:
-        task = Task(what, reads[0].device if what == "copy" and reads else device, work, self)
+        """Submit a task, and return the future of its value on `device`.
+
+        The task reads the values of the futures `reads`, and overwrites those of `writes`.
+        """
+        is_copy = what == "copy" and len(reads) > 0
+        queue_device = reads[0].device if is_copy else device
+        task = Task(what, queue_device, work, self)
         if self._mark is not None:
             task.mark = self._mark(task_text(what, f"{task.device} {task.kind}"))
-        task.inputs = tuple({future.task: None for future in reads})
-        task.overwrites = tuple({future.task: None for future in writes if self.reuses_memory})
+        task.inputs = _tasks_of(reads)
+        if self.reuses_memory:
+            task.overwrites = _tasks_of(writes)
         with self._submitting:
             self._tasks.add(task)
             self.submit(task)
         return Future(task, device)
 
     def _check(self, future: Future) -> None:
+        """Raise the error of a future's task, if there is one, as backends do."""
         try:
             future.read()
         except BaseException as error:
@@ -215,22 +225,33 @@ class Engine(BaseBackend):
 
 
 def _futures(value: Any) -> list[Future]:
+    """Return the futures in a value, which may be nested tuples and lists."""
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Future)]
 
 
+def _tasks_of(futures: Sequence[Future]) -> tuple[Task, ...]:
+    """Return the tasks of futures, each once."""
+    return tuple(dict.fromkeys(future.task for future in futures))
+
+
 def _read(value: Any) -> Any:
-    """Put values in the place of futures."""
+    """Return a value with the values of its futures in their places."""
     if isinstance(value, tuple | list):
         return rebuilt(type(value), map(_read, value))
-    return value.read() if isinstance(value, Future) else value
+    if isinstance(value, Future):
+        return value.read()
+    return value
 
 
 def _owned(value: Any, arguments: Sequence[Future]) -> Any:
-    """Copy what shares memory: a view, or an argument."""
-    given = {id(leaf) for leaf in tree_leaves(_read(arguments))}
+    """Return a value with copies of all arrays that are views, or arguments themselves."""
+    ids_of_arguments = {id(leaf) for leaf in tree_leaves(_read(arguments))}
 
     def own(x: Any) -> np.ndarray:
         array = np.asarray(x)
-        return array.copy() if array.base is not None or id(x) in given else array
+        is_view = array.base is not None
+        if is_view or id(x) in ids_of_arguments:
+            return array.copy()
+        return array
 
     return tree_map(own, value)

@@ -1,7 +1,7 @@
-"""Grading of labs: what each asks, and how an engine is judged, step by step.
+"""Grading of labs: the steps of each lab, and the judgement of an engine.
 
-That is done in processes with limits of time and memory. The engine is never loaded here: its
-process says what it computed from inputs that this one drew, and what is expected stays here.
+The engine runs in other processes, with limits of time and memory, and is never loaded in this one.
+It gets inputs that are drawn here, and its results are compared here with the expected ones.
 """
 
 import inspect
@@ -33,24 +33,26 @@ FOLDER = Path(__file__).parent
 ENGINE = "MyEngine"
 PROGRAMS = 200
 MOST_BYTES = 4 * 2**30
-"""By how much the process of a step may grow."""
+"""The most bytes by which the process of a step may grow."""
 MOST_STARTING_SECONDS = 10.0
-"""What an engine may take to start."""
+"""The most seconds that an engine may take to start."""
 MOST_SECONDS = 30.0
-"""What a step may take then; an experiment, twice as long."""
+"""The most seconds that a step may take after that; an experiment may take twice as long."""
 PROGRAM_SECONDS = 5.0
-"""For one random program."""
+"""The most seconds that one random program may take."""
 BUDGET = 3.0
-"""Seconds for which an experiment measures before it counts."""
+"""The seconds for which an experiment measures before it counts."""
 LEAST_SHARE = 0.5
-"""Of a count: without the right queue it is near 0, with it near 1, on a busy machine too."""
+"""The smallest share of a count that passes. It is near 0 without the right queue and near 1 with
+it, on a busy machine too.
+"""
 
 
 class Lab(NamedTuple):
-    """A lab, in which an engine is built.
+    """A lab, in which a reader builds an engine.
 
-    A small program must give NumPy's values, and an experiment's first count show the order that
-    the queues allow.
+    The engine must give NumPy's values in a small program, and show in an experiment's first count
+    the order that its queues allow.
     """
 
     title: str
@@ -58,11 +60,13 @@ class Lab(NamedTuple):
     program: SmallProgram
     experiment: str
     options: Mapping[str, int]
-    """Of the experiment: multiplying takes some milliseconds, and copying each result too."""
+    """The experiment's options: a multiplication takes some milliseconds, and so do the copies of
+    its result.
+    """
 
     @property
     def order(self) -> Count:
-        """The count of the experiment."""
+        """The first count of the experiment."""
         return EXPERIMENTS[self.experiment].counts[0]
 
 
@@ -81,18 +85,23 @@ LABS: Mapping[str, Lab] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a step; of a failed one with what was got, expected, and the program."""
+    """The outcome of a step."""
 
     what: str
+    """The engine's task in the step, in a sentence."""
     of: int
+    """The points of the step."""
     state: Literal["passed", "failed"]
     got: str = ""
+    """What the engine gave."""
     expected: str = ""
+    """What a failed engine should have given."""
     program: str = ""
+    """The program that a failed engine ran."""
 
 
 def graded(lab: Lab, engine: str, seed: int) -> Iterator[Outcome]:
-    """Judge an engine, step by step, on inputs of a seed."""
+    """Yield the outcomes of a lab's steps for an engine, on inputs that are drawn from a seed."""
     random = np.random.default_rng(seed)
     yield judge_values(lab, engine, lab.program, random)
     yield judge_values(lab, engine, programs.PROMPTLY, random)
@@ -103,23 +112,23 @@ def graded(lab: Lab, engine: str, seed: int) -> Iterator[Outcome]:
 def judge_values(
     lab: Lab, engine: str, program: SmallProgram, random: np.random.Generator
 ) -> Outcome:
-    """Compare what a small program computes on an engine with what NumPy does."""
+    """Judge an engine by a small program, whose values must be NumPy's."""
     failed = partial(Outcome, program.what, 10, "failed", program=inspect.getsource(program.run))
     vectors = random.integers(0, 100, (program.vectors, 3)).astype(np.float32)
     try:
-        got = computed(lab, engine, program.run, *vectors)
+        values = computed(lab, engine, program.run, *vectors)
     except MeasurementError as error:
         return failed(str(error), "an end without an error")
-    if isinstance(got, str) and got in programs.INSTEAD:
-        return failed(got, programs.INSTEAD[got])
+    if isinstance(values, str) and values in programs.INSTEAD:
+        return failed(values, programs.INSTEAD[values])
     expected = program.expected(*vectors)
-    if not _is_equal(got, expected):
-        return failed(short(got), short(expected))
+    if not _is_equal(values, expected):
+        return failed(short(values), short(expected))
     return Outcome(program.what, 10, "passed")
 
 
 def judge_random_programs(lab: Lab, engine: str, seed: int) -> Outcome:
-    """Judge an engine by random programs, until one shows something wrong."""
+    """Judge an engine by random programs, until one of them fails."""
     what = f"Give NumPy's values and errors in {PROGRAMS} random programs."
     limits = Limits(
         seed=seed,
@@ -130,16 +139,15 @@ def judge_random_programs(lab: Lab, engine: str, seed: int) -> Outcome:
         starting_seconds=MOST_STARTING_SECONDS,
         memory=MOST_BYTES,
     )
+    loader = partial(load, engine, device_kind="cpu", threads_per_device=1)
     try:
-        found = next(
-            search(partial(load, engine, device_kind="cpu", threads_per_device=1), limits), None
-        )
+        failure = next(search(loader, limits), None)
     except BackendError as error:
         return Outcome(what, 40, "failed", str(error), "an engine that can be loaded")
-    if found is None:
+    if failure is None:
         return Outcome(what, 40, "passed")
-    program = found.text(f"load('engine.py:{engine}', devices={{}})")
-    return Outcome(what, 40, "failed", found.finding.what, "what NumPy gives", program)
+    program = failure.text(f"load('engine.py:{engine}', devices={{}})")
+    return Outcome(what, 40, "failed", failure.finding.what, "what NumPy gives", program)
 
 
 def judge_order(lab: Lab, engine: str) -> Outcome:
@@ -151,7 +159,7 @@ def judge_order(lab: Lab, engine: str) -> Outcome:
         result = measured(lab, engine)
     except MeasurementError as error:
         return failed(str(error), "an end without an error")
-    # Times that cannot be true leave order as it is.
+    # Disturbed times do not make a count wrong.
     errors = [problem for problem in result.problems if problem not in result.disturbances]
     if errors:
         return failed("; ".join(errors), "what NumPy gives")
@@ -164,7 +172,7 @@ def judge_order(lab: Lab, engine: str) -> Outcome:
 
 
 def computed(lab: Lab, engine: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function of `programs` returns on an engine.
+    """Return the result of a function of `programs` on an engine, in its process.
 
     Raises MeasurementError, as `_answer` does.
     """
@@ -173,14 +181,9 @@ def computed(lab: Lab, engine: str, function: Callable[..., Any], *arguments: An
 
 def measured(lab: Lab, engine: str) -> Result:
     """Measure the lab's experiment on an engine; raises MeasurementError, as `_answer` does."""
-    text = _answer(
-        lab,
-        engine,
-        2 * MOST_SECONDS,
-        programs.measurement,
-        lab.experiment,
-        {"budget": BUDGET, **lab.options},
-    )
+    options = {"budget": BUDGET, **lab.options}
+    request = (programs.measurement, lab.experiment, options)
+    text = _answer(lab, engine, 2 * MOST_SECONDS, *request)
     try:
         return Result.from_json(json.loads(text))
     except (ValueError, TypeError, RecursionError) as error:
@@ -188,7 +191,7 @@ def measured(lab: Lab, engine: str) -> Result:
 
 
 def _answer(lab: Lab, engine: str, seconds: float, *request: Any) -> Any:
-    """Return the answer to a request, in a process of an engine.
+    """Return the answer to a request in the process of an engine: a function with its arguments.
 
     Raises MeasurementError if the engine cannot be loaded, raises, hangs or ends its process.
     """
@@ -213,39 +216,46 @@ def _answer(lab: Lab, engine: str, seconds: float, *request: Any) -> Any:
 
 
 def drawn(lab: Lab, engine: str, width: int = 60) -> str:
-    """Draw what each thread of an engine did in a small program: a line for each, a letter for each
-    task's time.
+    """Draw a timeline of an engine's threads in a small program: a line for each thread, with the
+    first letter of each task as long as the task ran.
     """
     try:
-        answer = computed(lab, engine, programs.timeline)
+        spans = computed(lab, engine, programs.timeline)
     except MeasurementError as error:
         return f"no timeline: {error}"
-    if not isinstance(answer, list) or not all(map(_is_span, answer)):
+    if not isinstance(spans, list) or not all(map(_is_span, spans)):
         return "no timeline: the engine's spans are not those of tasks"
-    if not answer:
+    if not spans:
         return "no timeline: no task was computed"
-    first = min(start for _, _, start, _ in answer)
-    seconds = max(end for _, _, _, end in answer) - first
-    lines: dict[str, list[str]] = {}
-    for what, thread, start, end in answer:
-        line = lines.setdefault(thread, [" "] * (width + 1))
-        left = int(width * (start - first) / seconds)
-        right = int(width * (end - first) / seconds)
-        line[left : right + 1] = what[0] * (right + 1 - left)
-    return "\n".join(f"{thread[:12]:12} {''.join(line)}" for thread, line in lines.items())
+    first = min(start for _, _, start, _ in spans)
+    last = max(end for _, _, _, end in spans)
+    letters_by_thread: dict[str, list[str]] = {}
+    for what, thread, start, end in spans:
+        letters = letters_by_thread.setdefault(thread, [" "] * (width + 1))
+        left = int(width * (start - first) / (last - first))
+        right = int(width * (end - first) / (last - first))
+        letters[left : right + 1] = what[0] * (right + 1 - left)
+    lines = []
+    for thread, letters in letters_by_thread.items():
+        drawn_letters = "".join(letters)
+        lines.append(f"{thread[:12]:12} {drawn_letters}")
+    return "\n".join(lines)
 
 
 def _is_equal(got: Any, expected: Any) -> bool:
-    """Return whether all numbers are the same: the vectors' whole numbers have no errors of
-    rounding.
+    """Return whether two arrays, or tuples of arrays, have the same numbers.
+
+    They are whole numbers, so there are no rounding errors.
     """
     if isinstance(expected, tuple):
-        is_alike = isinstance(got, tuple) and len(got) == len(expected)
-        return is_alike and all(map(_is_equal, got, expected))
+        if not isinstance(got, tuple) or len(got) != len(expected):
+            return False
+        return all(map(_is_equal, got, expected))
     return isinstance(got, np.ndarray) and np.array_equal(got, expected)
 
 
 def _is_span(value: Any) -> bool:
+    """Return whether a value has the form of a span of `labs.engine`."""
     match value:
         case (str(what), str(), float(start), float(end)):
             return bool(what) and math.isfinite(start) and start < end < math.inf

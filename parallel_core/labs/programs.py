@@ -1,5 +1,5 @@
-"""What an engine is asked to do in the graded steps: programs in its process, and what NumPy gives
-in the grader's.
+"""The programs of the graded steps, which run in the engine's process, and the values that NumPy
+gives for them, in the grader's process.
 """
 
 import json
@@ -15,7 +15,7 @@ from backends.conformance.serving import Answer, Loaded
 from parallel_core.experiments import EXPERIMENTS
 
 PATIENCE = 10.0
-"""Seconds after which a small program says what it still waits for."""
+"""The seconds after which a small program waits no longer."""
 
 
 def slowly(x: np.ndarray) -> np.ndarray:
@@ -71,12 +71,14 @@ def promptly(backend: Backend, x: np.ndarray) -> Any:
 
 
 class SmallProgram(NamedTuple):
-    """A function of a backend and some vectors, and what it returns by NumPy."""
+    """A small program, and the values that it must give."""
 
     run: Callable[..., Any]
+    """A function of a backend and some vectors."""
     expected: Callable[..., Any]
-    """A function of the same vectors."""
+    """A function of the same vectors that returns the right values."""
     vectors: int = 1
+    """The number of vectors."""
 
     @property
     def what(self) -> str:
@@ -93,14 +95,11 @@ INSTEAD: Mapping[str, str] = {
     "a launch that waits until its task is done": "a launch that returns at once",
     "a wait for one task that waits for a later one": "a wait that ends with its task",
 }
-"""By what `promptly` returns in place of values: what is expected then."""
+"""The expected behaviour, by the text that `promptly` returns instead of values."""
 
 
 def timeline(backend: Backend) -> Any:
-    """Multiply on every device, and copy from the first to the last.
-
-    Return what the engine computed, and when.
-    """
+    """Multiply on every device, and copy from the first to the last; return the engine's spans."""
     random = np.random.default_rng(0)
     matrices = [
         backend.asarray(random.standard_normal((400, 400)), device) for device in backend.devices
@@ -114,11 +113,12 @@ def timeline(backend: Backend) -> Any:
 
 def measurement(backend: Backend, experiment: str, options: Mapping[str, Any]) -> Any:
     """Run an experiment with options, and return its result as JSON."""
-    return json.dumps(EXPERIMENTS[experiment].run(backend, **options).as_json())
+    result = EXPERIMENTS[experiment].run(backend, **options)
+    return json.dumps(result.as_json())
 
 
 def compute(
     loaded: Loaded, answer: Answer, devices: int, function: Callable[..., Any], *arguments: Any
 ) -> None:
-    """Answer with what one of these functions returns on the engine."""
+    """Call one of these functions on the engine, and answer with its result."""
     answer(function(loaded.on(devices), *arguments))

@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs no network, for people who would rather look."""
+"""The report: one HTML file that needs no network, for people who prefer pictures."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ __all__ = ["write_report"]
 
 
 def write_report(analysis: Analysis, folder: Path) -> Path:
-    """Write the page, with the timelines of the folder's traces, and the pyperf suites.
+    """Write the page of an analysis, with the timelines of the folder's traces, and pyperf suites.
 
-    Return the page's path. Raises OSError.
+    Returns the page's path. Raises OSError.
     """
-    # Jinja2 and pyperf take a tenth of a second to import, for which a request that is refused need
-    # not wait.
+    # Jinja2 and pyperf take a tenth of a second to import, for which a refused request does not
+    # wait.
     from parallel_core.report.page import render
     from parallel_core.report.pyperf_export import save_suites
 

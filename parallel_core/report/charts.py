@@ -1,7 +1,7 @@
 """The report's charts: figures, times, differences, the cost model, dispatch, curves and timelines.
 
-Of bars, colour says the kind of work, and a hollow one that there is no queue; frameworks are
-named.
+The colour of a bar is the kind of work, and a hollow bar means that there is no queue. Frameworks
+are named in words.
 """
 
 import math
@@ -37,24 +37,24 @@ from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import few_lanes, overlap_phrases
 
 STYLES = {"operations": "compute", "overhead": "host", "transfer": "copy", "rest": "wait"}
-"""The classes of parts of a time: the colours of the same work in a timeline."""
+"""The style-sheet classes of the parts of a time, which have the same colours in timelines."""
 MAX_BLOCKS = 1200
-"""The blocks in all timelines of an experiment: each takes about 200 bytes of the page."""
+"""The most blocks in all timelines of an experiment: each takes about 200 bytes of the page."""
 MAX_BLOCKS_OF_PAGE = 6000
 
 
 def metric_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw the metric that answers an experiment's question, in every cell, with intervals."""
-    bars = [
-        _bar(analysed.cell.side, analysed.metric, _style_of(analysed.cell), with_bounds)
-        for analysed in experiment.believed
-        if analysed.metric
-    ]
+    """Draw the metric that answers an experiment's question, with a bar and interval per cell."""
+    bars = []
+    for analysed in experiment.believed:
+        if analysed.metric:
+            style = _style_of(analysed.cell)
+            bars.append(_bar(analysed.cell.side, analysed.metric, style, with_bounds))
     return BarsChart({"": bars}, figure) if bars else None
 
 
 def case_times_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw every case's time in every cell, with intervals."""
+    """Draw the time of every case, with a bar and interval per cell."""
     groups: dict[str, list[Bar]] = {}
     for analysed in experiment.believed:
         style = _style_of(analysed.cell)
@@ -65,7 +65,10 @@ def case_times_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
 
 
 def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw what each framework's time differs by from another's: its parts, one after the other."""
+    """Draw the difference between two frameworks' times, or two engines', part by part.
+
+    A last bar shows all parts together.
+    """
     groups = {}
     for difference in (*experiment.between_frameworks, *experiment.between_engines):
         if not difference.parts:
@@ -73,47 +76,58 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
         rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in difference.parts.items()]
         bars = [*_stacked(rows), *_stacked([("together", difference.seconds, "total")])]
         if difference.verdict == "too few runs":
-            # The bounds of two processes reach farther than anybody believes.
-            bars = [bar._replace(value=bar.value.partition(" (")[0]) for bar in bars]
+            bars = [_without_bounds(bar) for bar in bars]
+        sides = f"{difference.cell.side} against {difference.against.side}"
         words = "; ".join(filter(None, (difference.in_words, difference.reasons_in_words)))
-        groups[f"{difference.cell.side} against {difference.against.side}: {words}"] = bars
+        groups[f"{sides}: {words}"] = bars
     return BarsChart(groups) if groups else None
 
 
+def _without_bounds(bar: Bar) -> Bar:
+    """Return a bar whose value is written without its bounds, which are very wide for few runs."""
+    estimate, _, _ = bar.value.partition(" (")
+    return bar._replace(value=estimate)
+
+
 def layers_chart(experiment: ExperimentAnalysis) -> StackedChart | None:
-    """Draw what a step of an experiment takes, layer by layer, if it declares such layers."""
+    """Draw the time of a step of an experiment, layer by layer, if it declares layers."""
     layers = experiment.experiment.layers
     rows = []
     for analysed in experiment.believed:
         steps = analysed.results.valid[0].parameters.get("steps")
-        of_layers = [_seconds_of_layer(analysed, layer) for layer in layers]
-        if not layers or not steps or not all(of_layers):
+        ends = [_seconds_up_to(analysed, layer) for layer in layers]
+        are_measured = all(ends)
+        if not layers or not steps or not are_measured:
             continue
         parts = []
-        for layer, (before, after) in zip(layers, pairwise([0.0, *of_layers]), strict=True):
-            parts.append(Part(layer.name, before / steps, after / steps, layer.style))
-        rows.append(Row(_title_of(analysed.results), parts, seconds(of_layers[-1] / steps)))
+        for layer, (start, end) in zip(layers, pairwise([0.0, *ends]), strict=True):
+            parts.append(Part(layer.name, start / steps, end / steps, layer.style))
+        rows.append(Row(_title_of(analysed.results), parts, seconds(ends[-1] / steps)))
     return StackedChart({"": rows}) if rows else None
 
 
-def _seconds_of_layer(analysed: CellAnalysis, layer: Layer) -> float:
-    """Return the seconds of a layer and those before it; 0 if they were not measured."""
+def _seconds_up_to(analysed: CellAnalysis, layer: Layer) -> float:
+    """Return the seconds of a layer and the layers before it; 0 if they were not measured."""
     if layer.is_bare:
         bare = analysed.results.medians(layer.case, "bare_seconds")
         return median(bare) if bare else 0.0
-    return analysed.times[layer.case].estimate if layer.case in analysed.times else 0.0
+    if layer.case not in analysed.times:
+        return 0.0
+    return analysed.times[layer.case].estimate
 
 
 def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw metrics beside what predicts them, if an experiment declares predictions.
+    """Draw metrics beside their predictions, if an experiment declares predictions.
 
-    Left out are the cells that have not all of them.
+    Cells that lack one of the metrics are left out.
     """
     predictions = experiment.experiment.predictions
-    wanted = {name for names in predictions.values() for name in names.values()}
+    needed: set[str] = set()
+    for names in predictions.values():
+        needed.update(names.values())
     groups = {}
     for analysed in experiment.believed:
-        if not wanted <= set(analysed.metrics):
+        if not needed.issubset(analysed.metrics):
             continue
         for predicted, names in predictions.items():
             bars = []
@@ -125,15 +139,16 @@ def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
 
 
 def dispatch_chart(analysis: Analysis) -> StackedChart | None:
-    """Draw how much of a case's time had passed when Python continued.
+    """Draw the share of a case's time that had passed when Python continued.
 
-    There is a row for a case of each experiment and cell.
+    Every experiment has a group with a row for each cell.
     """
     groups: dict[str, list[Row]] = {}
     for analysed in analysis.believed:
         cell = analysed.cell
         usual = EXPERIMENTS[cell.experiment].queued_case
-        cases = analysed.results.cases(shown_case(analysed.results.case_names, usual))
+        shown = shown_case(analysed.results.case_names, usual)
+        cases = analysed.results.cases(shown)
         if cases:
             returned = median(case.dispatch_median for case in cases)
             done = median(case.median for case in cases)
@@ -149,26 +164,27 @@ def dispatch_chart(analysis: Analysis) -> StackedChart | None:
 
 
 def _title_of(results: CellResults) -> str:
+    """Return the title of a cell's framework and engine."""
     return title_of(results.valid[0].backend)
 
 
 def _style_of(cell: Cell) -> str:
-    """Return the classes by which the style sheet draws a cell's bars: hollow without a queue."""
+    """Return the style-sheet classes of a cell's bars, which are hollow without a queue."""
     return "total hollow" if cell.engine == "sync" else "total"
 
 
 def _bar(
     name: str, interval: Interval, style: str, write: Callable[[Interval], str] = with_seconds
 ) -> Bar:
-    # The interval of a single process has no bounds.
+    """Return a bar from 0 to an interval's estimate, with a whisker if the interval has bounds."""
     bounds = (interval.low, interval.high) if math.isfinite(interval.high) else None
     return Bar(name, write(interval), 0, interval.estimate, style, bounds)
 
 
 def _stacked(rows: Sequence[tuple[str, Interval, str]]) -> list[Bar]:
-    """Draw seconds as bars of which each begins where the one before ended.
+    """Return bars of seconds, each of which begins where the bar before it ended.
 
-    A row has a name, seconds and the bar's style.
+    A row is a name, the seconds, and the style of the bar.
     """
     bars = []
     start = 0.0
@@ -182,9 +198,9 @@ def _stacked(rows: Sequence[tuple[str, Interval, str]]) -> list[Bar]:
 def curves_chart(
     experiment: ExperimentAnalysis,
 ) -> tuple[CurvesChart | None, tuple[tuple[str, ...], ...]]:
-    """Draw an experiment's curves in every cell, with intervals, and write them as a table.
+    """Return the chart of an experiment's curves in every cell, and the same values as a table.
 
-    The table's first row has the headings. Both are empty if the experiment sweeps over nothing.
+    The first row of the table has the headings. Without curves they are None and empty.
     """
     curves = experiment.experiment.curves
     cells = [analysed for analysed in experiment.believed if analysed.curves]
@@ -194,7 +210,7 @@ def curves_chart(
     columns = {curves.x_title: [write_point(value, curves.over) for value in swept]}
     for analysed in cells:
         for label, values in analysed.curves.items():
-            heading = f"{analysed.cell.side}: {label}" if label else analysed.cell.side
+            heading = ": ".join(filter(None, (analysed.cell.side, label)))
             columns[heading] = [with_bounds(value) for value in values]
     rows = zip(*columns.values(), strict=False)
     panels = {analysed.cell.side: analysed.curves for analysed in cells}
@@ -202,7 +218,7 @@ def curves_chart(
 
 
 def learning_curves(analysis: Analysis, experiment: ExperimentAnalysis) -> CurvesChart | None:
-    """Draw the learning curves of all cells over each other; None if it trains nothing."""
+    """Draw the learning curves of all cells over each other; None if there are none."""
     curves = []
     for cell, result in trained(experiment):
         colour = f"c{analysis.backends.index(cell.backend) % COLOURS}"
@@ -212,23 +228,20 @@ def learning_curves(analysis: Analysis, experiment: ExperimentAnalysis) -> Curve
 
 
 def trained(experiment: ExperimentAnalysis) -> list[tuple[Cell, Result]]:
-    """Return each training cell with its first result.
-
-    The other processes of a cell have the same losses.
-    """
-    first_results = [(cell.cell, cell.results.valid[0]) for cell in experiment.believed]
+    """Return each cell that trained, with its first result: its other results have equal losses."""
+    first_results = [(analysed.cell, analysed.results.valid[0]) for analysed in experiment.believed]
     return [(cell, result) for cell, result in first_results if "loss" in result.series]
 
 
 def timelines_chart(
     experiment: ExperimentAnalysis, timeline_of: TimelineOf, experiments: int = 1
 ) -> tuple[TimelinesChart | None, dict[str, str]]:
-    """Draw the timelines of an experiment's cells; return the reason for each cell without one.
+    """Draw the timelines of an experiment's cells; also return the reasons of cells without one.
 
-    `experiments` is the number of those that share the page.
+    `experiments` is the number of experiments that share the page.
     """
     panels: list[Panel] = []
-    without: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     max_blocks = min(MAX_BLOCKS, MAX_BLOCKS_OF_PAGE // experiments)
     usual = experiment.experiment.drawn_case
     for analysed in experiment.believed:
@@ -236,18 +249,21 @@ def timelines_chart(
         try:
             timeline = timeline_of(analysed.cell)
         except RequestError as error:
-            without[side] = str(error)
+            reasons[side] = str(error)
             continue
-        filled = {case.name: case for case in cases_of(timeline) if case.nanoseconds}
-        if not filled:
-            without[side] = "; ".join(timeline.notes) or "nothing in its trace took any time"
+        cases = {case.name: case for case in cases_of(timeline) if case.nanoseconds}
+        if not cases:
+            reasons[side] = "; ".join(timeline.notes) or "nothing in its trace took any time"
             continue
-        case = filled[shown_case(list(filled), usual)]
+        case = cases[shown_case(list(cases), usual)]
         lanes = few_lanes(case, max_blocks // len(experiment.believed))
-        took = seconds(lanes.seconds) + ("" if case.name == usual else f" of “{case.name}”")
+        duration = seconds(lanes.seconds)
+        if case.name != usual:
+            duration += f" of “{case.name}”"
         # The same case by the clock, without a profiler.
-        timed = [same.again_seconds for same in analysed.results.cases(case.name)]
-        took += f" (timed: {seconds(median(timed))})" if timed else ""
-        remarks = ", ".join((took, *overlap_phrases(figures_of(case))))
-        panels.append(Panel(title_of(analysed.results.valid[0].backend), remarks, lanes))
-    return TimelinesChart(panels) if panels else None, without
+        timed = [same_case.again_seconds for same_case in analysed.results.cases(case.name)]
+        if timed:
+            duration += f" (timed: {seconds(median(timed))})"
+        remarks = ", ".join((duration, *overlap_phrases(figures_of(case))))
+        panels.append(Panel(_title_of(analysed.results), remarks, lanes))
+    return TimelinesChart(panels) if panels else None, reasons

@@ -1,7 +1,6 @@
-"""How results and profiles show themselves in a notebook: tables in HTML, the verdict, and a
-picture.
-"""
+"""Results and profiles in a notebook: tables in HTML, the verdict, and a picture."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from parallel_core.experiments import EXPERIMENTS
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 def register_in_notebooks(shell: "InteractiveShell") -> None:
     """Let IPython show results as tables and a picture, and profiles as a picture.
 
-    Their modules stay unloaded.
+    The modules that define results and profiles are not imported.
     """
     formatter = shell.display_formatter
     formatter.ipython_display_formatter.for_type_by_name(
@@ -44,20 +43,18 @@ def show_result(result: Result) -> None:
 
 
 def show_prediction(prediction: "Prediction") -> None:
-    """Display a guess beside its result, and the timeline in the notebook, or the result's picture
-    without one.
-    """
+    """Display a guess beside its result, and the timeline, or without one the result's picture."""
     from IPython.display import SVG, display
 
-    # A terminal shows the plain text.
+    # Terminals show the plain text.
     display({"text/plain": repr(prediction), "text/html": prediction._repr_html_()}, raw=True)
     display(SVG(as_svg(prediction.timeline or prediction.result)))
 
 
 def as_html(result: Result) -> str:
     """Return a result's tables and sentences as HTML."""
-    # Importing parallel_core in a notebook imports this module: what only showing needs is imported
-    # here.
+    # To import parallel_core in a notebook is to import this module, so jinja2 is imported only
+    # when a result is shown.
     from jinja2 import Environment, PackageLoader
 
     environment = Environment(
@@ -65,15 +62,21 @@ def as_html(result: Result) -> str:
     )
     environment.filters["seconds"] = seconds
     curves = EXPERIMENTS[result.experiment].curves
-    swept = curves if curves is not None and curves.over in result.series else None
+    series_of_curves: Mapping[str, Sequence[float]] = {}
+    points: list[str] = []
+    with_times = True
+    if curves is not None and curves.over not in result.series:
+        curves = None
+    if curves is not None:
+        series_of_curves = labelled(result.series, curves.quantity)
+        points = [write_point(value, curves.over) for value in result.series[curves.over]]
+        with_times = not curves.in_place_of_times
     return environment.get_template("notebook.html.jinja").render(
         result=result,
-        curves=swept,
-        labelled=labelled(result.series, swept.quantity) if swept else {},
-        points=[write_point(value, swept.over) for value in result.series[swept.over]]
-        if swept
-        else (),
-        with_times=swept is None or not swept.in_place_of_times,
+        curves=curves,
+        labelled=series_of_curves,
+        points=points,
+        with_times=with_times,
         quantity=quantity,
         engine_in_words=engine_in_words,
         WHAT_WOULD_CHANGE_IT=WHAT_WOULD_CHANGE_IT,

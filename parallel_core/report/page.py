@@ -26,7 +26,7 @@ FIRST_BATCHES = 20
 
 
 def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
-    """Return the report as HTML, with the cells' timelines if there is a way to read them."""
+    """Return the report as HTML; `timeline_of` reads the timelines of cells, if they were kept."""
     environment = Environment(
         loader=PackageLoader("parallel_core.report", "."),
         autoescape=True,
@@ -59,9 +59,9 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
 
 
 def _rounds(comparison: Comparison) -> str:
-    """Say how many rounds there were.
+    """Write the number of rounds, for example `5 rounds`.
 
-    They are fewer than were asked for if time was up, or if the comparison was interrupted.
+    It is `3 of 5 rounds` if time was up, or the comparison was interrupted.
     """
     rounds_of_cells = []
     for cell in comparison.cells:
@@ -69,19 +69,23 @@ def _rounds(comparison: Comparison) -> str:
         rounds_of_cells.append(len(cell.results) + len(failures))
     done = max(rounds_of_cells)
     noun = "rounds" if comparison.rounds > 1 else "round"
-    asked = f"{comparison.rounds} {noun}"
-    return asked if done >= comparison.rounds else f"{done} of {asked}"
+    planned = f"{comparison.rounds} {noun}"
+    if done < comparison.rounds:
+        return f"{done} of {planned}"
+    return planned
 
 
 def _section(
     analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None
 ) -> dict[str, Any]:
-    """Return what the page's template needs of an experiment."""
+    """Return the values of an experiment's section in the page's template."""
     described, believed = experiment.experiment, experiment.believed
     curves, table = charts.curves_chart(experiment)
     times = charts.case_times_chart(experiment)
-    if curves is not None and described.curves is not None and described.curves.in_place_of_times:
-        times = None
+    if described.curves is not None:
+        replaces_times = described.curves.in_place_of_times
+        if curves is not None and replaces_times:
+            times = None
     timelines, unprofiled = None, dict[str, str]()
     if timeline_of is not None:
         count = len(analysis.experiments)
@@ -127,7 +131,7 @@ def _section(
 
 
 def _first_results(cells: Iterable[CellResults], key: Callable[[Cell], str]) -> dict[str, Result]:
-    """Return the first result of all cells that have the same key, by key."""
+    """Return, for each key, the first result among the cells with that key."""
     results: dict[str, Result] = {}
     for cell_results in cells:
         if cell_results.valid:
@@ -136,39 +140,46 @@ def _first_results(cells: Iterable[CellResults], key: Callable[[Cell], str]) -> 
 
 
 def _max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:
-    """Return the largest difference between losses of one batch, as a share of the larger one.
+    """Return the largest difference between the losses of a batch, as a share of the larger loss.
 
-    None for a single result. `batches` limits it to the first ones.
+    Only the first `batches` count, if they are given. None if there are fewer than two results.
     """
     losses = [result.series["loss"] for result in results]
     if len(losses) < 2:
         return None
-    steps = list(zip(*losses, strict=False))[:batches]
-    return max(1 - min(step) / max(step) if max(step) else 0.0 for step in steps)
+    differences = []
+    for losses_of_batch in list(zip(*losses, strict=False))[:batches]:
+        smallest, largest = min(losses_of_batch), max(losses_of_batch)
+        differences.append(1 - smallest / largest if largest else 0.0)
+    return max(differences)
 
 
 def _environments(comparison: Comparison) -> list[dict[str, str]]:
-    rows = [
-        {
-            "cell": side,
-            "framework": result.backend["version"],
-            "Python": result.environment["python"],
-            "NumPy": result.environment["numpy"],
-            "parallel-core": result.environment["parallel_core"],
-            "devices": ", ".join(result.backend["devices"]),
-            "threads each": str(result.backend["threads_per_device"]),
-            "cores of each": " | ".join(
-                ", ".join(map(str, cores)) for cores in result.backend["cores"]
-            ),
-            "matrix multiplication": kernels_in_words(result.backend),
-            "who schedules": result.backend["scheduler"],
-            "settings": ", ".join(
-                f"{name}={value}" for name, value in result.backend["settings"].items() if value
-            ),
-            "variants": ", ".join(result.backend.get("variants", ())),
-        }
-        for side, result in _first_results(comparison.cells, lambda cell: cell.side).items()
-    ]
-    # Columns that are empty everywhere are left out.
-    names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
-    return [{name: row[name] for name in names} for row in rows]
+    """Return the rows of the table of environments, without columns that are empty everywhere."""
+    first_results = _first_results(comparison.cells, lambda cell: cell.side)
+    rows = [_environment(side, result) for side, result in first_results.items()]
+    if not rows:
+        return []
+    headings = [heading for heading in rows[0] if any(row[heading] for row in rows)]
+    return [{heading: row[heading] for heading in headings} for row in rows]
+
+
+def _environment(side: str, result: Result) -> dict[str, str]:
+    """Return a cell's row in the table of environments, by heading."""
+    backend, environment = result.backend, result.environment
+    cores_of_devices = [", ".join(map(str, cores)) for cores in backend["cores"]]
+    settings = [f"{name}={value}" for name, value in backend["settings"].items() if value]
+    return {
+        "cell": side,
+        "framework": backend["version"],
+        "Python": environment["python"],
+        "NumPy": environment["numpy"],
+        "parallel-core": environment["parallel_core"],
+        "devices": ", ".join(backend["devices"]),
+        "threads each": str(backend["threads_per_device"]),
+        "cores of each": " | ".join(cores_of_devices),
+        "matrix multiplication": kernels_in_words(backend),
+        "who schedules": backend["scheduler"],
+        "settings": ", ".join(settings),
+        "variants": ", ".join(backend.get("variants", ())),
+    }

@@ -1,9 +1,8 @@
-"""Save a comparison's times as pyperf suites, one per framework and engine, which pyperf's tools
-read.
+"""Save a comparison's times as pyperf suites, one per framework and engine, for pyperf's tools.
 
-`python -m pyperf compare_to mxnet-async.json torch-async.json`, `check`, `stats` and `hist` work on
-them. They hold the times until all was done; the times until control returned are only in
-comparison.json.
+The commands `check`, `stats` and `hist` read the suites, and so does `python -m pyperf compare_to
+mxnet-async.json torch-async.json`. The suites hold the times until all was done; the times until
+control returned are only in comparison.json.
 """
 
 from io import StringIO
@@ -14,45 +13,44 @@ from typing import Any
 import pyperf
 
 from parallel_core.comparison.cells import CellResults, Comparison
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import Case, Result
 from parallel_core.system import files
 
 
 def suites(comparison: Comparison) -> dict[str, pyperf.BenchmarkSuite]:
-    """Return a suite for each framework and engine with valid results, under keys like
-    `mxnet-async`.
-    """
+    """Return a suite for each framework and engine with valid results, by name: `mxnet-async`."""
     benchmarks: dict[str, list[pyperf.Benchmark]] = {}
     for results in comparison.cells:
         side = f"{results.cell.backend}-{results.cell.engine}"
-        benchmarks.setdefault(side, []).extend(
-            _benchmark(results, name) for name in results.case_names
-        )
-    return {side: pyperf.BenchmarkSuite(of_side) for side, of_side in benchmarks.items() if of_side}
+        for case_name in results.case_names:
+            benchmarks.setdefault(side, []).append(_benchmark(results, case_name))
+    return {side: pyperf.BenchmarkSuite(of_side) for side, of_side in benchmarks.items()}
 
 
 def _benchmark(results: CellResults, case_name: str) -> pyperf.Benchmark:
-    """Return a case's times: a pyperf run is a process, with its warm-ups."""
+    """Return the times of a case in a cell: each of its processes is a pyperf run."""
     name = f"{results.cell.experiment}: {case_name}"
-    return pyperf.Benchmark(
-        [
-            pyperf.Run(
-                case.seconds,
-                warmups=[(case.repeats, seconds) for seconds in case.warmup_seconds],
-                metadata={**_metadata(name, result), "loops": case.repeats},
-                collect_metadata=False,
-            )
-            for result in results.valid
-            for case in result.cases
-            if case.name == case_name
-        ]
+    runs = []
+    for result in results.valid:
+        metadata = _metadata(name, result)
+        runs += [_run(case, metadata) for case in result.cases if case.name == case_name]
+    return pyperf.Benchmark(runs)
+
+
+def _run(case: Case, metadata: dict[str, Any]) -> pyperf.Run:
+    """Return the times of a case in one process, with its warm-ups."""
+    return pyperf.Run(
+        case.seconds,
+        warmups=[(case.repeats, seconds) for seconds in case.warmup_seconds],
+        metadata={**metadata, "loops": case.repeats},
+        collect_metadata=False,
     )
 
 
 def _metadata(name: str, result: Result) -> dict[str, Any]:
-    """Return what pyperf shows beside a benchmark, under pyperf's own names if it has them."""
+    """Return the metadata of a benchmark, under pyperf's own names if it has them."""
     environment, backend = result.environment, result.backend
-    known = {
+    metadata = {
         "name": name,
         "unit": "second",
         "date": environment["utc"],
@@ -71,7 +69,7 @@ def _metadata(name: str, result: Result) -> dict[str, Any]:
         "parameters": ", ".join(f"{key}={value}" for key, value in result.parameters.items()),
     }
     # pyperf refuses empty values, such as the cores of a GPU.
-    return {key: value for key, value in known.items() if value != ""}
+    return {key: value for key, value in metadata.items() if value != ""}
 
 
 def save_suites(comparison: Comparison, folder: Path) -> None:
@@ -80,4 +78,5 @@ def save_suites(comparison: Comparison, folder: Path) -> None:
     for side, suite in suites(comparison).items():
         text = StringIO()
         suite.dump(text)
-        files.write_whole(folder / f"{side}.json", methodcaller("write", text.getvalue().encode()))
+        content = text.getvalue().encode()
+        files.write_whole(folder / f"{side}.json", methodcaller("write", content))

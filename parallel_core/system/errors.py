@@ -1,19 +1,17 @@
-"""Errors that the user reads in one line, each with the exit status it ends the program with.
+"""Errors that the user reads in one line, and the exit statuses of the program.
 
-A request that cannot be met ends it with REFUSED, a run that failed with 1, one that a busy machine
-disturbed with DISTURBED.
+A request that cannot be met ends the program with REFUSED, a run that failed with 1, and a run that
+a busy machine disturbed with DISTURBED.
 """
 
 REFUSED = 2
 """The exit status of a request that cannot be met, for example because a framework is missing."""
 DISTURBED = 3
-"""The exit status of a run whose numbers are right and whose times say nothing: measured again,
-they may.
-"""
+"""The exit status of a run whose numbers are right, but whose times must be measured again."""
 
 
 class RequestError(ValueError):
-    """The request cannot be met; the text says what to change."""
+    """The request cannot be met; the message says what to change."""
 
 
 class MeasurementError(RuntimeError):
@@ -21,6 +19,4 @@ class MeasurementError(RuntimeError):
 
 
 class DisturbedError(MeasurementError):
-    """The numbers are right, but times are not to be believed: measure again on a quieter
-    machine.
-    """
+    """The numbers are right, but the times must be measured again on a quieter machine."""

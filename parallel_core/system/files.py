@@ -14,26 +14,27 @@ from parallel_core.system.errors import RequestError
 
 STANDARD_OUTPUT = Path("-")
 CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
-"""The control characters that JSON may hold as they are, and that a terminal would obey."""
+"""The escapes of control characters that JSON allows, and that a terminal would obey."""
 RUNS = Path("runs")
-"""The folder, where the program is run, for what it names itself; git ignores it."""
+"""The folder, in the current directory, of files that the program names itself; git ignores it."""
 
 
 def check_outputs(*outputs: Path | None, others: Iterable[Path] = ()) -> None:
-    """Raise RequestError if an output could not be written, or is one of the other files that are
-    read or written.
+    """Raise RequestError if an output cannot be written, or is another output or one of `others`,
+    which are read or written too.
     """
-    taken = {
-        os.path.realpath(path): f"{path} is read or written already: give another output"
-        for path in others
-    }
+    conflicts: dict[str, str] = {}
+    for other in others:
+        conflict = f"{other} is read or written already: give another output"
+        conflicts[os.path.realpath(other)] = conflict
     for path in outputs:
-        if path is not None:
-            place = str(path) if path == STANDARD_OUTPUT else os.path.realpath(path)
-            if place in taken:
-                raise RequestError(taken[place])
-            taken[place] = f"two files would be written to {path}: give each its own"
-            check_writable(path)
+        if path is None:
+            continue
+        real_path = str(path) if path == STANDARD_OUTPUT else os.path.realpath(path)
+        if real_path in conflicts:
+            raise RequestError(conflicts[real_path])
+        conflicts[real_path] = f"two files would be written to {path}: give each its own"
+        check_writable(path)
 
 
 def check_writable(path: Path) -> None:
@@ -54,7 +55,7 @@ def check_writable(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, unless it exists; raises RequestError."""
+    """Make a folder and its parents, unless they exist; raises RequestError if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -62,9 +63,10 @@ def make_folder(folder: Path) -> None:
 
 
 def make_dated_folder(parent: Path, kind: str) -> Path:
-    """Make a new folder for what a run of this kind writes, and return it; raises RequestError.
+    """Make a new folder for the files of a run of some kind, and return it.
 
-    Its name is the kind and the time, and a number if another of the kind began in the same second.
+    Its name is the kind and the time, and a number if another such run began in the same second.
+    Raises RequestError if it cannot be made.
     """
     make_folder(parent)
     name = f"{kind}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
@@ -82,10 +84,10 @@ def make_dated_folder(parent: Path, kind: str) -> Path:
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file beside `path` and move it there when it is complete.
+    """Let `write` fill a file beside `path`, and move it to `path` when it is complete.
 
-    `-` is standard output; a device or pipe is written to directly. Raises OSError, and leaves an
-    older file as it was.
+    The path `-` is standard output. A device or pipe is written to directly. If writing fails,
+    raises OSError, and an older file stays as it was.
     """
     if path == STANDARD_OUTPUT:
         write(sys.stdout.buffer)
@@ -101,9 +103,9 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         with os.fdopen(descriptor, "wb") as stream:
             write(stream)
             stream.flush()
-            # Otherwise a crash of the machine could leave an empty file of this name.
+            # Without this, a crash of the machine could leave an empty file.
             os.fsync(stream.fileno())
-        # mkstemp makes private files; a result is as readable as any other new file.
+        # mkstemp makes private files, but a result should be as readable as any other new file.
         mask = os.umask(0)
         os.umask(mask)
         Path(name).chmod(0o666 & ~mask)
@@ -112,24 +114,25 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         if isinstance(error, OSError) and error.filename is None:
-            # A full disk names no file.
+            # The error of a full disk names no file.
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
 def write_json(path: Path | None, document: object) -> None:
-    """Write a value as JSON, if there is a path, whole or not at all; see `write_whole`."""
+    """Write a value as JSON, if a path is given; see `write_whole`."""
     if path is None:
         return
     text = json.dumps(document, indent=1, ensure_ascii=False).translate(CONTROLS) + "\n"
-    # A command line in it may hold bytes that are not text.
-    write_whole(path, lambda stream: stream.write(text.encode(errors="replace")))
+    # The value may contain a command line, with bytes that are not text.
+    content = text.encode(errors="replace")
+    write_whole(path, lambda stream: stream.write(content))
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what a killed `write_whole` left beside a path.
+    """Remove the files that killed calls of `write_whole` left beside a path.
 
-    No other process may be writing there.
+    No other process may be writing to the path.
     """
     target = Path(os.path.realpath(path))
     for unfinished in target.parent.glob(f".{target.name}.*"):
@@ -137,11 +140,16 @@ def remove_unfinished(path: Path) -> None:
 
 
 def _target(path: Path) -> Path:
-    """Follow links to a file; what /dev/stdout leads to, `pipe:[1234]`, is no path."""
-    # Path.resolve() raises RuntimeError where links go in a circle (Python 3.12 and earlier).
-    return path if _is_special(path) else Path(os.path.realpath(path))
+    """Return the file that a path leads to through links; a device or pipe is returned as it is.
+
+    The links of /dev/stdout, for example, lead to `pipe:[1234]`, which is no path.
+    """
+    if _is_special(path):
+        return path
+    # Path.resolve() raises RuntimeError for links in a circle (Python 3.12 and earlier).
+    return Path(os.path.realpath(path))
 
 
 def _is_special(target: Path) -> bool:
-    # Renaming a file over /dev/null would replace the device.
+    """Return whether a path is a device or a pipe, which renaming a file over it would replace."""
     return target.exists() and not target.is_file()

@@ -1,6 +1,5 @@
-"""Formats of numbers, lists and byte sizes, in the terminal and in the report alike.
-
-Sizes are also read here.
+"""Formats of numbers, lists and byte sizes, for the terminal and the report; sizes are also read
+here.
 """
 
 import re
@@ -10,9 +9,11 @@ from typing import Any, Literal
 
 BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 DECIMAL = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
-BYTES = {unit.lower(): factor for unit, factor in (BINARY | DECIMAL | {"B": 1, "": 1}).items()}
-CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
-CONTROLS |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+UNITS = {**BINARY, **DECIMAL, "B": 1, "": 1}
+BYTES_OF_UNIT = {unit.lower(): factor for unit, factor in UNITS.items()}
+CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
+CONTROLS[0x7F] = 0x2421
+CONTROLS.update(dict.fromkeys(range(0x80, 0xA0), 0xFFFD))
 """The symbols that show control characters."""
 SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)\s*")
 RANGE_FACTOR = 4
@@ -20,16 +21,16 @@ RANGE_FACTOR = 4
 
 
 def visible(text: str) -> str:
-    """Return a text with symbols in place of control characters, as `␛[2J`.
+    """Return a text with symbols in place of control characters: `␛[2J`.
 
-    A terminal would obey them, and what is printed may come from a foreign file, or from a
-    framework's error. Lines still end, and tabs are kept.
+    A terminal would obey control characters, and a text may come from a foreign file, or from a
+    framework's error. Tabs and ends of lines are kept.
     """
     return text.translate(CONTROLS)
 
 
 def figure(value: float) -> str:
-    """Write a number with three digits, a large one in full; zero has no minus."""
+    """Write a number with three digits, and a large number in full; zero has no minus."""
     is_large = abs(value) >= 999.5
     written = f"{value:,.0f}" if is_large else f"{value + 0.0:.3g}"
     return written.replace("-", "−")
@@ -38,7 +39,7 @@ def figure(value: float) -> str:
 def percent(share: float, sign: Literal["", "+"] = "") -> str:
     """Write a share in percent, below 10 % with a decimal: `98 %`, `1.4 %`.
 
-    It has its sign always ("+") or if negative. What rounds to zero is `0 %`, without a minus.
+    With `+` a positive share has a sign too. A share that rounds to zero is `0 %`, without a minus.
     """
     value = 100 * share
     digits = 0 if abs(value) >= 9.95 else 1
@@ -48,11 +49,11 @@ def percent(share: float, sign: Literal["", "+"] = "") -> str:
 
 
 def seconds(value: float) -> str:
-    """Write a time with three digits in the largest unit that it fills: `20.0 ms`.
+    """Write a time with three digits, in the largest unit below it: `20.0 ms`.
 
-    No time is `0 ms`.
+    A time of 0 is `0 ms`.
     """
-    # The other functions are also used by environments that have nothing but NumPy.
+    # This import is here because the other functions must work where only NumPy is installed.
     from humanize import metric
 
     if not value:
@@ -61,29 +62,32 @@ def seconds(value: float) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join names as a sentence does: a, b and c."""
-    before = ", ".join(names[:-1])
-    return f"{before} and {names[-1]}" if before else names[-1]
+    """Join names as a sentence does: `a, b and c`."""
+    *others, last = names
+    if not others:
+        return last
+    return ", ".join(others) + f" and {last}"
 
 
 def engine_in_words(backend: Mapping[str, Any]) -> str:
-    """Write the engine of a result's backend, with the variants that are not its default.
+    """Write the engine of a result's backend, with the chosen variants.
 
-    For example `async engine with bulk-on`. `backend` is the object under that key of a result's
-    JSON.
+    For example `async engine with bulk-on`. `backend` is the object `backend` of a result's JSON.
     """
     engine = f"{backend['engine']} engine"
     variants = backend.get("variants", ())
-    return f"{engine} with {listed(variants)}" if variants else engine
+    if not variants:
+        return engine
+    return f"{engine} with {listed(variants)}"
 
 
 def kernels_in_words(backend: Mapping[str, Any]) -> str:
-    """Write what multiplies matrices, and how fast.
+    """Write the library and kernels that multiply matrices, and their speed.
 
     For example `OpenBLAS 0.3.13, Haswell kernels: 62 GFLOP/s on one core`. `backend` is the object
-    under that key of a result's JSON; for an old one, which does not say, the text is empty.
+    `backend` of a result's JSON; the text is empty for an old result, which does not have them.
     """
-    if not {"product", "kernels"} <= {*backend}:
+    if "product" not in backend or "kernels" not in backend:
         return ""
     library = "matrix multiplication"
     if backend["kernels"]:
@@ -97,16 +101,19 @@ def kernels_in_words(backend: Mapping[str, Any]) -> str:
 def library_in_words(kernels: Mapping[str, Any]) -> str:
     """Write one of a result's `kernels`: `oneDNN 2.4.4, AVX-512 kernels`.
 
-    What is not known is left out.
+    A version or an instruction set that is not known is left out.
     """
-    written_for = kernels["instruction_set"]
-    name = " ".join(filter(None, (kernels["library"], kernels["version"])))
-    return f"{name}, {written_for} kernels" if written_for else name
+    library = " ".join(filter(None, (kernels["library"], kernels["version"])))
+    instruction_set = kernels["instruction_set"]
+    if not instruction_set:
+        return library
+    return f"{library}, {instruction_set} kernels"
 
 
 def quantity(name: str, value: float) -> str:
     """Write a metric in the unit that its name implies."""
-    if name == "seconds" or name.endswith("_seconds") or name.startswith("seconds_"):
+    is_time = name == "seconds" or name.endswith("_seconds") or name.startswith("seconds_")
+    if is_time:
         return seconds(value)
     if "bytes" in name:
         from humanize import naturalsize
@@ -121,9 +128,10 @@ def parse_size(text: str) -> int:
     Raises ValueError if it is not a whole number ≥ 1.
     """
     match = SIZE.fullmatch(text)
-    if match is None or match[2].lower() not in BYTES:
+    if match is None or match[2].lower() not in BYTES_OF_UNIT:
         raise ValueError(f"{text!r} is not a size in bytes (4096, 4KiB, 1.5MiB, 100MB, 1GiB)")
-    size = Fraction(match[1]) * BYTES[match[2].lower()]
+    number, unit = match[1], match[2].lower()
+    size = Fraction(number) * BYTES_OF_UNIT[unit]
     if size.denominator != 1 or size < 1:
         raise ValueError(f"{text!r} is not a whole number of bytes, at least one")
     return int(size)
@@ -148,11 +156,11 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def write_size(size: int) -> str:
-    """Write a size so that `parse_size` reads the same one, in the largest possible unit.
+    """Write a size in the largest unit of which it is a multiple, so that `parse_size` reads it.
 
     Binary units come first: 4194304 is `4 MiB`, 100000000 is `100 MB`, 1001 is `1001 B`.
     """
-    for unit, factor in (BINARY | DECIMAL).items():
+    for unit, factor in (*BINARY.items(), *DECIMAL.items()):
         if size % factor == 0:
             return f"{size // factor} {unit}"
     return f"{size} B"

@@ -1,10 +1,9 @@
-"""The machine and the process that a result was measured on, its limits, and what else it did while
-it was timed.
+"""The machine that a result was measured on, its limits, and its other work during the timing.
 
-Who took time of this process's cores, and how fast they ran: Linux counts what every core did
-(`/proc/stat`). What it worked, less what this process and its children worked, is what the rest
-took of it. A hypervisor's share is counted as stolen. The counts have a grain of 10 ms, so nothing
-is concluded from less than LEAST_SECONDS.
+Linux counts the seconds that every core worked (`/proc/stat`). Without those that this process and
+its children worked, they are what other programs took of this process's cores. A hypervisor's share
+is counted as stolen. The counts have a grain of 10 ms, so nothing is concluded from less than
+LEAST_SECONDS.
 """
 
 import datetime
@@ -28,28 +27,27 @@ from parallel_core.system.formatting import figure, percent
 ROOT = Path(__file__).resolve().parents[2]
 MAX_GIT_SECONDS = 5.0
 CONTROL_GROUP = Path("/sys/fs/cgroup")
-"""Where a container sees its own limits (Linux, "Control Group v2")."""
+"""The folder of a container's own limits (Linux, "Control Group v2")."""
 STATISTICS = Path("/proc/stat")
 PRESSURE = Path("/proc/pressure/cpu")
 PROCESSORS = Path("/proc/cpuinfo")
 TICKS_PER_SECOND = 100
-"""Of the counts of /proc/stat, on every Linux that frameworks run on (proc(5), USER_HZ)."""
+"""The unit of the counts in /proc/stat, wherever frameworks run (proc(5), USER_HZ)."""
 
 WORTH_SAYING = 0.05
-"""From this share of the cores' time on, what other processes took is reported, and intervals allow
-for it.
+"""The share of the cores' time from which on other processes are reported, and times are measured
+again.
 """
 LEAST_SECONDS = 0.1
-"""Less than this says nothing, because the counts are coarse."""
+"""The fewest seconds of cores that mean anything, because the counts are coarse."""
 UNSTEADY = 0.9
-"""The slowest clock as a share of the fastest one, below which it is said."""
+"""The slowest clock, as a share of the fastest one, below which a difference is reported."""
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return what a reader needs to compare results: processor, cores, memory in bytes, system,
-    versions, UTC time.
+    """Return the processor, cores, memory in bytes, system, versions and UTC time of a result.
 
-    `commit` is the checkout's that this package lies in; `unknown` outside of one.
+    `commit` is that of the checkout that contains this package, or `unknown` outside of one.
     """
     return {
         "processor": _processor(),
@@ -66,9 +64,9 @@ def describe_machine() -> dict[str, Any]:
 
 
 def processor_quota() -> float | None:
-    """Return of how many cores the time may be used; None if there is no limit."""
+    """Return the number of cores whose time a container may use; None if there is no limit."""
     try:
-        # Microseconds of computing in each period; without a limit the file says `max`.
+        # The microseconds of computing in each period. Without a limit the file says `max`.
         quota, period = (CONTROL_GROUP / "cpu.max").read_text().split()
         return int(quota) / int(period)
     except (OSError, ValueError):
@@ -76,23 +74,22 @@ def processor_quota() -> float | None:
 
 
 def usable_cores() -> float:
-    """Return how many cores this process may use: a container's quota may allow less than the cores
-    that it sees.
-    """
-    return min(float(available_cores()), processor_quota() or float("inf"))
+    """Return the number of cores that this process may use, which a container's quota may bound."""
+    cores = float(available_cores())
+    quota = processor_quota()
+    return min(cores, quota) if quota else cores
 
 
 def peak_memory_growth(fn: Callable[[], object]) -> int | None:
-    """Run `fn` and return by how many bytes the peak resident memory exceeds that before.
+    """Run `fn`, and return the bytes by which its peak resident memory exceeds the memory before.
 
-    None without Linux's /proc. `fn` must wait for what it launches.
+    None without Linux's /proc. `fn` must wait for everything that it launches.
     """
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     try:
-        # A second measurement would reuse freed blocks that malloc keeps, and its memory would look
-        # free of charge.
+        # Otherwise `fn` could use freed blocks that malloc keeps, and its memory would not show.
         release_freed_memory()
-        # 5 resets the high-water mark (proc(5)).
+        # The number 5 resets the peak (proc(5)).
         reset.write_text("5")
         before = _kibibytes(status, "VmRSS")
         fn()
@@ -103,44 +100,53 @@ def peak_memory_growth(fn: Callable[[], object]) -> int | None:
 
 @dataclass(frozen=True)
 class MachineSample:
-    """Counters up to a moment, in seconds; None where the system does not count."""
+    """The counters of a moment, in seconds; None for those that the system does not have."""
 
     at: float
+    """The time of the moment."""
     own: float
+    """The seconds that this process and its children worked."""
     worked: float | None
+    """The seconds that this process's cores worked, for all processes."""
     stolen: float | None
+    """The seconds that a hypervisor took from this process's cores."""
     waited: float | None
+    """The seconds in which a process waited for a core."""
     mhz: tuple[float, ...]
+    """The clocks of the cores."""
 
 
 @dataclass(frozen=True)
 class MachineWatch:
-    """The shares of the cores' time that other processes took."""
+    """The shares of the cores' time that other processes took while something was timed."""
 
     watched_seconds: float
     cores: float
-    """How many this process may use; a fraction if a container's quota allows less than the cores
-    that it sees.
-    """
+    """The number of cores that this process may use (`usable_cores`)."""
     others_share: float | None
+    """The share that other processes took."""
     stolen_share: float | None
+    """The share that a hypervisor took."""
     waiting_share: float | None
-    """The share of the time in which some process, of this program or not, waited for a core."""
+    """The share of the time in which a process, of this program or not, waited for a core."""
     slowest_mhz: float | None
     fastest_mhz: float | None
     repeated_rounds: int = 0
-    """How many rounds were left out because other processes took more of the cores in them than in
-    those that count.
+    """The number of rounds that were left out because other processes took more of the cores in
+    them.
     """
 
     @property
     def taken_share(self) -> float:
-        """The share that other processes or the hypervisor took.
+        """The share that other processes and the hypervisor took.
 
-        0 if it is unknown, or too little to be counted.
+        It is 0 if it is unknown, or too small to be counted.
         """
         share = (self.others_share or 0.0) + (self.stolen_share or 0.0)
-        return share if share * self.watched_seconds * self.cores >= LEAST_SECONDS else 0.0
+        taken_seconds = share * self.watched_seconds * self.cores
+        if taken_seconds < LEAST_SECONDS:
+            return 0.0
+        return share
 
     @property
     def is_disturbed(self) -> bool:
@@ -148,11 +154,12 @@ class MachineWatch:
         return self.taken_share >= WORTH_SAYING
 
     def in_words(self, threads: int = 0) -> tuple[str, ...]:
-        """Say, where it matters, what other processes took, how unsteady the clock was, and if
-        threads lack cores.
+        """Return sentences on threads without a core, on other processes, and on an unsteady clock,
+        as far as there are any.
         """
         sentences = []
-        cores = f"{figure(self.cores)} {'core' if self.cores == 1 else 'cores'}"
+        noun = "core" if self.cores == 1 else "cores"
+        cores = f"{figure(self.cores)} {noun}"
         if threads > self.cores:
             sentences.append(
                 f"{threads} threads of devices share the time of {cores}: not all can work at once."
@@ -164,17 +171,18 @@ class MachineWatch:
                 f"the timing.{again} "
                 "Intervals allow for that: a short run in a quiet moment has narrower ones."
             )
-        if self.slowest_mhz and self.fastest_mhz and self.slowest_mhz < UNSTEADY * self.fastest_mhz:
+        slowest, fastest = self.slowest_mhz or 0.0, self.fastest_mhz or 0.0
+        is_unsteady = 0 < slowest < UNSTEADY * fastest
+        if is_unsteady:
             sentences.append(
-                f"The cores' clock ran at {figure(self.slowest_mhz)} to {figure(self.fastest_mhz)} "
-                "MHz meanwhile: "
+                f"The cores' clock ran at {figure(slowest)} to {figure(fastest)} MHz meanwhile: "
                 "what was timed last may differ from what was timed first."
             )
         return tuple(sentences)
 
 
 def sample_machine() -> MachineSample:
-    """Read what the system has counted so far; it takes about 0.1 ms."""
+    """Read the system's counters, which takes about 0.1 ms."""
     worked, stolen = _core_seconds()
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
@@ -182,91 +190,105 @@ def sample_machine() -> MachineSample:
 
 
 def watched(before: MachineSample, after: MachineSample) -> MachineWatch:
-    """Return what happened between two samples."""
+    """Return the shares that other processes took of the cores' time between two samples."""
     seconds = after.at - before.at
-    cores = usable_cores()
-
-    def share(first: float | None, last: float | None, own: float, of: float) -> float | None:
-        return None if first is None or last is None else max(0.0, last - first - own) / of
-
-    own, of = after.own - before.own, seconds * available_cores()
-    mhz = (*before.mhz, *after.mhz)
+    core_seconds = seconds * available_cores()
+    worked = _counted_between(before.worked, after.worked)
+    others = None
+    if worked is not None:
+        own = after.own - before.own
+        others = max(0.0, worked - own)
+    stolen = _counted_between(before.stolen, after.stolen)
+    waited = _counted_between(before.waited, after.waited)
+    # An idle core is slow, so the fastest core of a moment shows the clock of working cores.
+    fastest_of_samples = [max(sample.mhz) for sample in (before, after) if sample.mhz]
     return MachineWatch(
         seconds,
-        cores,
-        share(before.worked, after.worked, own, of),
-        share(before.stolen, after.stolen, 0.0, of),
-        share(before.waited, after.waited, 0.0, seconds),
-        # An idle core rests: the fastest one of a moment is the one that worked.
-        min((max(one.mhz) for one in (before, after) if one.mhz), default=None),
-        max(mhz, default=None),
+        usable_cores(),
+        others_share=None if others is None else others / core_seconds,
+        stolen_share=None if stolen is None else stolen / core_seconds,
+        waiting_share=None if waited is None else waited / seconds,
+        slowest_mhz=min(fastest_of_samples, default=None),
+        fastest_mhz=max(fastest_of_samples, default=None),
     )
+
+
+def _counted_between(before: float | None, after: float | None) -> float | None:
+    """Return the difference of two counters, at least 0; None if the system does not count."""
+    if before is None or after is None:
+        return None
+    return max(0.0, after - before)
 
 
 def joined_watches(
     watches: Sequence[MachineWatch], repeated_rounds: int = 0
 ) -> MachineWatch | None:
-    """Put watches of several times together; None if there is none."""
+    """Return one watch over the times of several watches; None if there are none.
+
+    Shares are averages, weighted by the seconds of the watches that have them.
+    """
     if not watches:
         return None
-    seconds = sum(watch.watched_seconds for watch in watches)
-
-    def known(name: str) -> list[tuple[float, float]]:
-        return [
-            (value, watch.watched_seconds)
-            for watch in watches
-            if (value := getattr(watch, name)) is not None
-        ]
 
     def mean(name: str) -> float | None:
-        total = sum(weight for _, weight in known(name))
-        return sum(value * weight for value, weight in known(name)) / total if total else None
+        weighted_sum = seconds = 0.0
+        for watch in watches:
+            share = getattr(watch, name)
+            if share is not None:
+                weighted_sum += share * watch.watched_seconds
+                seconds += watch.watched_seconds
+        return weighted_sum / seconds if seconds else None
 
+    slowest = [watch.slowest_mhz for watch in watches if watch.slowest_mhz is not None]
+    fastest = [watch.fastest_mhz for watch in watches if watch.fastest_mhz is not None]
     return MachineWatch(
-        seconds,
+        sum(watch.watched_seconds for watch in watches),
         min(watch.cores for watch in watches),
         mean("others_share"),
         mean("stolen_share"),
         mean("waiting_share"),
-        min((mhz for mhz, _ in known("slowest_mhz")), default=None),
-        max((mhz for mhz, _ in known("fastest_mhz")), default=None),
+        min(slowest, default=None),
+        max(fastest, default=None),
         repeated_rounds + sum(watch.repeated_rounds for watch in watches),
     )
 
 
 def _core_seconds() -> tuple[float | None, float | None]:
-    """Return how long the cores of this process have worked, for whomever, and how long they were
-    stolen.
+    """Return the seconds that this process's cores worked, for all processes, and were stolen.
+
+    (None, None) if the system does not count them.
     """
-    own = {f"cpu{number}" for number in core_numbers()}
+    names = {f"cpu{number}" for number in core_numbers()}
+    worked = stolen = 0
+    found_cores = False
     try:
-        rows = [
-            line.split()
-            for line in STATISTICS.read_text().splitlines()
-            if line.partition(" ")[0] in own
-        ]
-        # user, nice, system, idle, iowait, irq, softirq, steal (proc(5)).
-        counts = [[int(word) for word in row[1:9]] for row in rows]
-        worked = sum(sum(count[:3]) + count[5] + count[6] for count in counts)
-        stolen = sum(count[7] for count in counts)
-    except (OSError, ValueError, IndexError):
+        for line in STATISTICS.read_text().splitlines():
+            fields = line.split()
+            if fields and fields[0] in names:
+                # The counts of a core (proc(5)).
+                user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[1:9])
+                worked += user + nice + system + irq + softirq
+                stolen += steal
+                found_cores = True
+    except (OSError, ValueError):
         return None, None
-    return (worked / TICKS_PER_SECOND, stolen / TICKS_PER_SECOND) if counts else (None, None)
+    if not found_cores:
+        return None, None
+    return worked / TICKS_PER_SECOND, stolen / TICKS_PER_SECOND
 
 
 def _waited_seconds() -> float | None:
+    """Return the seconds in which a process waited for a core; None if they are not counted."""
     try:
-        some = PRESSURE.read_text().splitlines()[0]
-        return int(some.rpartition("total=")[2]) / 1e6
+        first_line = PRESSURE.read_text().splitlines()[0]
+        _, _, microseconds = first_line.rpartition("total=")
+        return int(microseconds) / 1e6
     except (OSError, ValueError, IndexError):
         return None
 
 
 def _clocks() -> tuple[float, ...]:
-    """Return the clocks of the cores, in MHz.
-
-    Nothing if the system does not say, as on processors but x86.
-    """
+    """Return the clocks of the cores, in MHz; empty except on x86 processors."""
     try:
         lines = PROCESSORS.read_text().splitlines()
         return tuple(float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz"))
@@ -275,14 +297,16 @@ def _clocks() -> tuple[float, ...]:
 
 
 def _kibibytes(status: Path, field: str) -> int:
+    """Return a field of a process's status file, in KiB."""
     fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
     return int(fields[field].split()[0])
 
 
 @cache
 def _commit() -> str:
-    # The first line distinguishes a checkout of ours from another project's, which may hold what is
-    # installed.
+    """Return the commit of this package's checkout; `unknown` if it is installed elsewhere."""
+    # The first line of the answer tells whether the checkout is ours: an installed package may lie
+    # in another project's.
     command = ["git", "rev-parse", "--show-toplevel", "--short", "HEAD"]
     try:
         done = subprocess.run(
@@ -295,10 +319,13 @@ def _commit() -> str:
 
 
 def _processor() -> str:
+    """Return the name of the processor."""
     try:
         lines = PROCESSORS.read_text().splitlines()
-        return next(
-            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
-        )
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith("model name"):
+            _, _, name = line.partition(":")
+            return name.strip()
+    return platform.processor() or platform.machine()

@@ -1,8 +1,8 @@
 """Ctrl-C ends the program soon, whatever the framework is doing.
 
-Python raises KeyboardInterrupt between its own instructions. A framework's wait may run outside of
-Python until the queue has drained, which can take minutes, so a thread ends the process if the main
-thread has not done so in time.
+Python raises KeyboardInterrupt only between its own instructions. A framework's wait may run
+outside of Python for minutes, until the queue is empty. So a thread ends the process if the main
+thread has not ended it in time.
 """
 
 import asyncio
@@ -22,11 +22,14 @@ Returned = TypeVar("Returned")
 
 
 def end_soon_on_interrupt() -> None:
-    """Start the thread that ends the process 2 s after SIGINT. Call once, from the main thread."""
+    """Start the thread that ends the process 2 s after SIGINT.
+
+    Call this once, from the main thread.
+    """
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
-    # The interpreter writes the signal's number here at once, even while the main thread runs
-    # outside of Python.
+    # The interpreter writes the signal's number to this pipe at once, even while the main thread
+    # runs outside of Python.
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
 
     def watch() -> None:
@@ -42,8 +45,9 @@ def end_soon_on_interrupt() -> None:
 
 
 async def until_stopped(work: Coroutine[Any, Any, Returned]) -> Returned | signal.Signals:
-    """Await the work and return its result, or the signal that stopped it. Call from the main
-    thread.
+    """Await the work, and return its result, or the signal that stopped it.
+
+    Call this from the main thread.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(work)
@@ -54,14 +58,13 @@ async def until_stopped(work: Coroutine[Any, Any, Returned]) -> Returned | signa
             return
         stopped_by.append(number)
         task.cancel()
-        # A second Ctrl-C must not disturb the ending that the first one began, nor what follows the
-        # loop.
+        # A second Ctrl-C must not disturb the ending that the first one began.
         for other in STOPPING:
             loop.remove_signal_handler(other)
             signal.signal(other, signal.SIG_IGN)
 
     for number in STOPPING:
-        # Signals that nohup or a shell's background job ignores stay ignored.
+        # Signals that nohup, or a shell for its background jobs, ignores stay ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stop, number)
     try:

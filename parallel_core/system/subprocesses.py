@@ -1,9 +1,8 @@
-"""Run a command in a separate process group, under a deadline, and leave no process of the group
-behind.
+"""Run a command in a separate process group, under a deadline, and leave no process behind.
 
-A framework may start processes that outlive it, so the whole group is killed: when the command has
-ended, when its deadline has passed, and when the caller is cancelled. If the caller itself is
-killed, the command can know it by its lifeline: a pipe on its standard input, whose other end the
+A framework may start processes that outlive the command, so the whole group is killed when the
+command has ended, when its deadline has passed, and when the caller is cancelled. A command notices
+that the caller itself was killed by its lifeline: a pipe on its standard input, whose other end the
 caller holds.
 """
 
@@ -22,28 +21,30 @@ from typing import IO
 from backends.host import on_cores
 
 PR_SET_PDEATHSIG = 1
-"""Of Linux's prctl: which signal the end of the parent sends."""
+"""The option of Linux's prctl that sets the signal a process gets when its parent ends."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a command; `status` is negative for the signal that killed it."""
+    """The outcome of a command."""
 
     status: int
+    """The exit status, or minus the number of the signal that killed it."""
     output: str
     errors: str
     timed_out: bool
 
     def reason(self, deadline: float) -> str:
-        """Return in one line why the command failed."""
+        """Say in one line why the command failed, which had `deadline` seconds."""
         lines = [line for line in self.errors.splitlines() if line.strip()]
         last_line = lines[-1].removeprefix("parallel-core: ") if lines else ""
         if self.timed_out:
             return f"gave no result within {deadline:g} s and was killed"
         if self.status < 0:
-            return f"was killed by {signal_name(-self.status)}" + (
-                f"; its last line: {last_line}" if last_line else ""
-            )
+            killed = f"was killed by {signal_name(-self.status)}"
+            if last_line:
+                return f"{killed}; its last line: {last_line}"
+            return killed
         return last_line or f"ended with status {self.status} and no message"
 
 
@@ -56,17 +57,14 @@ def signal_name(number: int) -> str:
 
 
 def kill_group(leader: int) -> None:
-    """Kill all processes of the group that a process leads.
-
-    Do nothing if there are none, or they are not ours.
-    """
+    """Kill all processes of the group that a process leads, if there are any and they are ours."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
 
 @contextlib.contextmanager
 def lifeline() -> Iterator[int]:
-    """Give a descriptor for a process's standard input, which ends with the block or this
+    """Yield a descriptor for a process's standard input, which ends with this context, or with this
     process.
     """
     reading, writing = os.pipe()
@@ -82,13 +80,13 @@ def has_lifeline() -> bool:
     try:
         return stat.S_ISFIFO(os.fstat(0).st_mode)
     except OSError:
-        # It is closed.
+        # Standard input is closed.
         return False
 
 
 def leave_with_starter() -> None:
     """Kill this process, and the group that it leads, when nobody holds its standard input open."""
-    # Also if it is stopped, or Python is stuck, by then.
+    # The kernel kills it too, even if it is stopped, or Python is stuck, by then.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def wait_for_the_end() -> None:
@@ -107,10 +105,11 @@ async def supervise(
     cores: set[int],
     stdin: int = asyncio.subprocess.DEVNULL,
 ) -> Outcome:
-    """Run a command on some cores for at most `deadline` seconds; raises OSError if it cannot be
-    started.
+    """Run a command on some cores for at most `deadline` seconds, and return its outcome.
+
+    Raises OSError if it cannot be started.
     """
-    # Files, not pipes: a surviving grandchild may hold a pipe open, and its end would never come.
+    # The output goes to files and not to pipes, which a surviving grandchild may hold open.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         # The new process inherits the calling thread's cores.
         with on_cores(cores):
@@ -130,5 +129,6 @@ async def supervise(
 
 
 def _text(stream: IO[bytes]) -> str:
+    """Return the whole text of a file."""
     stream.seek(0)
     return stream.read().decode(errors="replace")

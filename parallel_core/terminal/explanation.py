@@ -1,6 +1,4 @@
-"""What a person sees of experiments: a line for each, what one says of itself, and the variants it
-can be run with.
-"""
+"""Print experiments for people: a line for each, the explanation of one, and its variants."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,71 +18,74 @@ from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
 
 WIDE = 80
-"""From this width on the exercises stand in a column."""
+"""The width of a terminal from which on the exercises form a column."""
 
 
 def show_catalogue(
     experiments: Iterable[Experiment], backends: Sequence[str], console: Console
 ) -> None:
-    """Print a line for each experiment, by chapter, with the exercises that it answers; and the
-    backends.
-    """
-    console.print(
-        Text.assemble(
-            "parallel-core run NAME ", ("(--explain says more; --backend chooses)", ASIDE)
-        )
-    )
-    every = [*experiments]
-    name, longest = (
-        max(map(len, texts))
-        for texts in zip(*((one.name, one.summary) for one in every), strict=True)
-    )
-    for chapter, own in groupby(every, key=lambda experiment: experiment.chapter):
+    """Print a line for each experiment, by chapter, with its exercises; then the backends."""
+    hint = ("(--explain says more; --backend chooses)", ASIDE)
+    console.print(Text.assemble("parallel-core run NAME ", hint))
+    experiments = list(experiments)
+    longest_name = max(len(experiment.name) for experiment in experiments)
+    longest_summary = max(len(experiment.summary) for experiment in experiments)
+    for chapter, of_chapter in groupby(experiments, key=lambda experiment: experiment.chapter):
         console.print(chapter, style="bold")
-        table = Table.grid(Column(width=name), Column(), padding=(0, 2, 0, 0))
-        for one in own:
-            padded = f"{one.summary:{longest}} " if console.width >= WIDE else one.summary
-            table.add_row(one.name, Text.assemble(f"{padded} ", (_beside(one), ASIDE)))
+        table = Table.grid(Column(width=longest_name), Column(), padding=(0, 2, 0, 0))
+        for experiment in of_chapter:
+            summary = experiment.summary
+            if console.width >= WIDE:
+                summary = summary.ljust(longest_summary + 1)
+            answers = (_exercises_and_parts(experiment), ASIDE)
+            table.add_row(experiment.name, Text.assemble(f"{summary} ", answers))
         console.print(Padding(table, (0, 0, 0, 2)))
     console.print(Text.assemble(("Backends", "bold"), f": {', '.join(backends)}"))
 
 
-def _beside(experiment: Experiment) -> str:
-    """Write which exercises an experiment answers, with the option that one needs: `ex. 3, 4
-    --trace`; and what it contains: `with increments`.
+def _exercises_and_parts(experiment: Experiment) -> str:
+    """Write the exercises that an experiment answers, and its parts.
+
+    For example `ex. 3, 4 --trace`, with the option that exercise 4 needs, or `with increments`.
     """
-    exercises = [
-        f"{one.number} {one.edition} {one.options.partition(' ')[0]}".split()
-        for one in experiment.exercises
-    ]
-    answered = "ex. " + ", ".join(map(" ".join, exercises)) if exercises else ""
-    contained = f"with {', '.join(experiment.contains)}" if experiment.contains else ""
-    return " ".join(filter(None, (answered, contained)))
+    exercises = []
+    for exercise in experiment.exercises:
+        option, _, _ = exercise.options.partition(" ")
+        words = (str(exercise.number), exercise.edition, option)
+        exercises.append(" ".join(filter(None, words)))
+    written = []
+    if exercises:
+        written.append("ex. " + ", ".join(exercises))
+    if experiment.contains:
+        written.append("with " + ", ".join(experiment.contains))
+    return " ".join(written)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What an experiment is to be run with, by which it is chosen what is said of variants."""
+    """The choices of a run, which decide the variants that apply to it."""
 
     settings: tuple[str, ...] | None
-    """Those that make a difference in the experiment; None: all."""
+    """The settings of variants that matter to the experiment; None: all settings."""
     backends: tuple[str, ...]
     kinds: tuple[DeviceKind, ...]
+    """The kinds of devices."""
     engine: str | None = None
 
     def why_not(self, variant: Variant) -> str | None:
-        """Say where a variant applies that does not apply here, and how to see it there; None if it
-        applies.
-        """
+        """Say where a variant applies if not here, and how to see it there; None if it applies."""
         if self.settings is not None and variant.setting not in self.settings:
             return "in experiments that train (run data-parallel --explain)"
-        found = found_on(variant.name)
-        own = [kinds for name, kinds in found.items() if name in self.backends]
-        if not own:
-            name = next(iter(found))
+        kinds_by_backend = found_on(variant.name)
+        kinds: list[DeviceKind] = []
+        for name, kinds_of_backend in kinds_by_backend.items():
+            if name in self.backends:
+                kinds += kinds_of_backend
+        if not kinds:
+            name = next(iter(kinds_by_backend))
             return f"of {name} (--explain --backend {name})"
-        if not any(kind in self.kinds for kinds in own for kind in kinds):
-            kind = next(kind for kinds in own for kind in kinds)
+        if not any(kind in self.kinds for kind in kinds):
+            kind = kinds[0]
             return f"on {kind.upper()}s (--explain --device-kind {kind})"
         if self.engine == "sync" and variant.not_on_sync:
             return "on the other engine (--explain --engine async)"
@@ -101,23 +102,26 @@ def show_explanation(explanation: Explanation, console: Console) -> None:
 
 
 def show_variants(console: Console, chosen: Chosen) -> None:
-    """Print the variants that apply, each with who has it and what it does, and count the rest."""
-    reasons = {variant.name: chosen.why_not(variant) for variant in all_variants()}
-    shown = [variant for variant in all_variants() if reasons[variant.name] is None]
-    console.print(
-        Text.assemble(
-            ("\nVariants", "bold"), " (--variant NAME)" if shown else ": none applies here"
-        )
-    )
-    for variant in shown:
-        default = ", the default" if variant.default else ""
-        default += "" if variant.not_on_sync else "; on both engines"
-        described = f" ({listed(in_words(variant.name))}{default})"
-        console.print(Padding(Text.assemble((variant.name, "bold"), described), (0, 0, 0, 2)))
+    """Print the variants that apply, with their backends and meanings, and count the others."""
+    applying: list[Variant] = []
+    reasons: Counter[str] = Counter()
+    for variant in all_variants():
+        reason = chosen.why_not(variant)
+        if reason is None:
+            applying.append(variant)
+        else:
+            reasons[reason] += 1
+    hint = " (--variant NAME)" if applying else ": none applies here"
+    console.print(Text.assemble(("\nVariants", "bold"), hint))
+    for variant in applying:
+        described = listed(in_words(variant.name))
+        if variant.default:
+            described += ", the default"
+        if not variant.not_on_sync:
+            described += "; on both engines"
+        heading = Text.assemble((variant.name, "bold"), f" ({described})")
+        console.print(Padding(heading, (0, 0, 0, 2)))
         console.print(Padding(variant.meaning, (0, 0, 0, 4)))
-    counted = Counter(reason for reason in reasons.values() if reason is not None)
-    if counted:
-        console.print(
-            "Elsewhere: "
-            f"{', '.join(f'{count} more {reason}' for reason, count in counted.items())}."
-        )
+    if reasons:
+        elsewhere = [f"{count} more {reason}" for reason, count in reasons.items()]
+        console.print(f"Elsewhere: {', '.join(elsewhere)}.")

@@ -1,5 +1,5 @@
-"""Tables and sentences that fit the terminal: no number is parted from its unit, and nothing is cut
-off.
+"""Tables and sentences that fit the terminal: no line ends between a number and its unit, and
+nothing is cut off.
 """
 
 import re
@@ -19,7 +19,7 @@ from parallel_core.terminal.console import ASIDE
 Row = TypeVar("Row")
 UNLIMITED = 100_000
 MAX_ROWS = 20
-"""The number of queues or devices that a table lists; the JSON has all."""
+"""The most queues or devices that a table lists; the JSON has all of them."""
 HELD = re.compile(
     r"(?<=\d) (?=[^\W\d]|[×%=])|(?<=[%)]) (?=×)|(?<=[±×−]) (?=[\d−-])| (?=[…=])|(?<=[…=]) "
 )
@@ -29,11 +29,11 @@ equals sign.
 HOLDER = "\N{SYMBOL FOR SPACE}"
 INDENTED = "  "
 GAP = 2
-"""Between a heading and the cell beside it."""
+"""The spaces between a heading and the cell beside it."""
 
 
 def show_sentence(text: str, console: Console, style: str = "", bullet: str = "") -> None:
-    """Print text in lines that end between words; lines after a bullet are set in."""
+    """Print a text in lines that end between words; lines after a bullet's first are indented."""
     first, following = bullet, " " * len(bullet)
     for paragraph in visible(text).splitlines():
         lines = wrap(
@@ -45,8 +45,8 @@ def show_sentence(text: str, console: Console, style: str = "", bullet: str = ""
             break_on_hyphens=False,
         )
         for line in lines or [""]:
-            # Words longer than the terminal are left to it, so that they can be copied in one
-            # piece.
+            # The terminal breaks words that are longer than its line, so that they can be copied in
+            # one piece.
             console.print(Text(line.replace(HOLDER, " "), style), soft_wrap=True)
         first = following
 
@@ -54,40 +54,39 @@ def show_sentence(text: str, console: Console, style: str = "", bullet: str = ""
 def show_sentences(
     texts: Iterable[str], console: Console, style: str = "", bullet: str = ""
 ) -> None:
-    """Print each of some texts by `show_sentence`."""
+    """Print texts one after the other, as `show_sentence` does."""
     for text in texts:
         show_sentence(text, console, style, bullet)
 
 
 def table_of(title: str, first: str, *numbers: str, style: str = ASIDE) -> Table:
-    """Return a table for `show_table` of what the first heading names, with numbers under the
-    rest.
-    """
+    """Return an empty table for `show_table`: a first column, and columns of numbers."""
     columns = (Column(heading, justify="right") for heading in numbers)
     return Table(Column(first), *columns, title=title or None, title_style=style)
 
 
 def busiest(rows: Sequence[Row], work: Callable[[Row], float]) -> list[Row]:
-    """Return a table's rows, in their order: those that worked most if they are too many."""
+    """Return a table's rows in their order; if they are too many, only those with the most work."""
     if len(rows) <= MAX_ROWS:
         return list(rows)
-    by_work = sorted(range(len(rows)), key=lambda place: -work(rows[place]))
-    return [rows[place] for place in sorted(by_work[:MAX_ROWS])]
+    numbers_by_work = sorted(range(len(rows)), key=lambda number: -work(rows[number]))
+    return [rows[number] for number in sorted(numbers_by_work[:MAX_ROWS])]
 
 
 def count_rest(table: Table, rows: int) -> None:
-    """Add a row that counts those left out, if a table shows fewer than all `rows`: `(+980)`."""
-    if rows > table.row_count:
-        table.add_row(f"(+{rows - table.row_count:,})")
+    """Add a row with the number of rows that were left out of all `rows`, if any: `(+980)`."""
+    left_out = rows - table.row_count
+    if left_out > 0:
+        table.add_row(f"(+{left_out:,})")
 
 
 def show_table(table: Table, console: Console) -> None:
-    """Print a table; cells of columns that are aligned to the right or not wrapped keep their
-    lines, the rest may wrap.
+    """Print a table within the width of the terminal.
 
-    Where that is wider than the terminal, columns move together, and then each row becomes separate
-    lines: its first cell, and below it each other cell that is not empty, after its heading. The
-    title is wrapped at the terminal's width, and not at the table's. The table is consumed.
+    If it is too wide, cells are wrapped, except in columns that are aligned to the right or marked
+    `no_wrap`; then columns move together. If it is still too wide, each row becomes separate lines:
+    its first cell, and below it every other cell that is not empty, after its heading. The title is
+    wrapped at the terminal's width, and not at the table's. The table is consumed.
     """
     title = table.title
     table.title = None
@@ -108,17 +107,18 @@ def show_table(table: Table, console: Console) -> None:
 
 
 class _ColumnWidths(NamedTuple):
-    """How many characters wide a column is."""
+    """The widths of a column, in characters."""
 
     full: int
-    """With its heading in one line."""
+    """The width if the heading is one line."""
     whole: int
-    """With its heading in as many lines as it has words, and cells in their own lines."""
+    """The width if each word of the heading is a line, and cells are not wrapped."""
     least: int
-    """With each cell that may wrap in as many lines as it has words, too."""
+    """The width if each word of the cells that may be wrapped is a line too."""
 
 
 def _widths_of(column: Column) -> _ColumnWidths:
+    """Return the widths that a column needs."""
     heading = _text(column.header).plain
     cells = [_text(cell).plain for cell in column.cells]
     heading_word = _longest_word(HELD.sub(HOLDER, heading))
@@ -133,7 +133,7 @@ def _widths_of(column: Column) -> _ColumnWidths:
 
 
 def _widths(table: Table, console: Console) -> Sequence[int]:
-    """Return a width for each column with which the table fits; none if there are none."""
+    """Return the widths of the columns with which a table fits the terminal; empty if none do."""
     columns = [_widths_of(column) for column in table.columns]
     full = [column.full for column in columns]
     whole = [column.whole for column in columns]
@@ -145,39 +145,46 @@ def _widths(table: Table, console: Console) -> Sequence[int]:
         return full
     if sum(least) > room:
         return ()
-    # Headings are broken into lines before cells are.
+    # Headings are wrapped before cells are.
     if sum(whole) <= room:
         return _widened(whole, full, room)
     return _widened(least, whole, room)
 
 
 def _widened(widths: Sequence[int], wanted: Sequence[int], room: int) -> list[int]:
-    """Return widths that fill the room: a character at a time goes to who lacks most."""
-    given = list(widths)
-    for _ in range(room - sum(given)):
-        missing = [most - width for most, width in zip(wanted, given, strict=True)]
-        given[missing.index(max(missing))] += 1
-    return given
+    """Return widths that fill the room: each character more goes to the column that lacks most."""
+    widened = list(widths)
+    for _ in range(room - sum(widened)):
+        lacking = [
+            wanted_width - width for wanted_width, width in zip(wanted, widened, strict=True)
+        ]
+        widened[lacking.index(max(lacking))] += 1
+    return widened
 
 
 def _longest_line(text: str) -> int:
+    """Return the length of a text's longest line."""
     return max(map(len, text.split("\n")))
 
 
 def _longest_word(text: str) -> int:
+    """Return the length of a text's longest word."""
     return max(map(len, text.split()), default=0)
 
 
 def _text(cell: RenderableType) -> Text:
-    return cell if isinstance(cell, Text) else Text(visible(str(cell)))
+    """Return the text of a cell."""
+    if isinstance(cell, Text):
+        return cell
+    return Text(visible(str(cell)))
 
 
 def _show_records(table: Table, console: Console) -> None:
-    """Print each row as its first cell, and below it the others after their headings."""
+    """Print each row as its first cell, and below it the other cells after their headings."""
     columns = list(table.columns)
     first, *headings = (" ".join(_text(column.header).plain.split()) for column in columns)
     if len(headings) == 1:
-        # Of a name and its value both headings are idle.
+        # A table of names and values needs no headings.
         first = ""
         headings = [""]
     for name, *row in zip(*(column.cells for column in columns), strict=True):
@@ -192,9 +199,7 @@ def _show_records(table: Table, console: Console) -> None:
 
 
 def _show_record(record: Sequence[tuple[str, Text]], console: Console) -> None:
-    """Print headings and cells on one line if they fit; else on a line each, cells beside each
-    other if they fit.
-    """
+    """Print headings and cells on one line, if they fit, or else on a line for each heading."""
     named = [Text(f"{heading} ".lstrip()).append_text(cell) for heading, cell in record]
     joined = Text(INDENTED) + Text(", ").join(named)
     longest_heading = max(len(heading) for heading, _ in record)

@@ -1,4 +1,4 @@
-"""What the user sees while it takes long: of a training a bar, of a measurement a line, drawn only
+"""The display of progress: a bar for a training, and a line for a measurement, which is drawn only
 between timings.
 """
 
@@ -18,19 +18,17 @@ from parallel_core.training.batches import CompletedSteps, Epoch
 from parallel_core.training.plan import TrainingPlan
 
 SHOWN_FROM = 2.0
-"""Seconds from which on the line of a measurement is shown."""
+"""The seconds after which the line of a measurement is shown."""
 REDRAWN_EVERY = 0.2
 
 
 @contextmanager
 def measurement_progress(console: Console, title: str) -> Iterator[None]:
-    """Show within a `with` block what is measured, and how much of that is done; nothing if it is
-    not a terminal.
-    """
+    """Show the progress of a measurement on a terminal until this context ends."""
     if not console.is_interactive:
         yield
         return
-    # Without a thread that draws: it would take time from what is measured.
+    # No thread draws the line, because it would take time from what is measured.
     progress = progress_line(console)
     task = progress.add_task("", total=1.0)
     started = monotonic()
@@ -54,6 +52,8 @@ def measurement_progress(console: Console, title: str) -> Iterator[None]:
 
 
 class _ImagesPerSecond(ProgressColumn):
+    """The column of a training's speed."""
+
     def render(self, task: Task) -> Text:
         return Text(f"{task.speed:,.0f} images/s" if task.speed else "")
 
@@ -66,23 +66,24 @@ class TrainingProgress:
         self._task = progress.add_task("epoch 1", total=epochs * images)
 
     def go_on_from(self, progress: CompletedSteps) -> None:
-        """Advance by what a checkpoint says is done."""
-        done = sum(epoch.images for epoch in progress.epochs) + progress.begun.images
-        self._progress.update(
-            self._task, completed=done, description=f"epoch {progress.epoch} of {self._epochs}"
-        )
+        """Advance to the progress of a checkpoint."""
+        images_of_epochs = sum(epoch.images for epoch in progress.epochs)
+        completed = images_of_epochs + progress.begun.images
+        description = f"epoch {progress.epoch} of {self._epochs}"
+        self._progress.update(self._task, completed=completed, description=description)
 
     def on_plan(self, plan: TrainingPlan) -> None:
-        """Print what will be trained, and about how long that takes."""
+        """Print the number of epochs and batches, and about how long they take."""
         self._epochs = plan.settings.last_epoch
         self._progress.update(self._task, total=self._epochs * plan.images)
         epochs = "1 epoch" if self._epochs == 1 else f"{self._epochs} epochs"
         batches = "1 batch" if plan.batches == 1 else f"{plan.batches} batches"
-        alone = f", and {plan.compared} steps on one device too" if plan.compared else ""
-        about = ""
+        line = f"{epochs} of {batches}"
+        if plan.compared:
+            line += f", and {plan.compared} steps on one device too"
         if not math.isnan(plan.seconds):
-            about = f": about {naturaldelta(max(1, plan.seconds))}"
-        self._progress.console.print(f"{epochs} of {batches}{alone}{about}")
+            line += f": about {naturaldelta(max(1, plan.seconds))}"
+        self._progress.console.print(line)
         if plan.is_chosen:
             self._progress.console.print("the book's training takes longer: --epochs 10")
 
@@ -93,16 +94,17 @@ class TrainingProgress:
         )
 
     def on_training(self, name: str) -> None:
-        """Print which of several trainings begins, where no bar shows that it goes on."""
+        """Print the name of a training that begins, if there is no bar to show progress."""
         if not self._progress.console.is_interactive:
             self._progress.console.print(name)
 
     def on_epoch(self, epoch: Epoch) -> None:
-        """Print an epoch's numbers above the bar."""
+        """Print the results of an epoch above the bar."""
+        last_loss = epoch.losses[-1]
+        speed = epoch.images / epoch.seconds
         self._progress.console.print(
-            f"epoch {epoch.number}: loss {epoch.losses[-1]:.3f}, test accuracy "
-            f"{epoch.accuracy:.3f}, "
-            f"{epoch.images / epoch.seconds:,.0f} images/s"
+            f"epoch {epoch.number}: loss {last_loss:.3f}, test accuracy {epoch.accuracy:.3f}, "
+            f"{speed:,.0f} images/s"
         )
 
 

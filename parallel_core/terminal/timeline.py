@@ -28,26 +28,31 @@ BESIDE: Mapping[Beside, str] = {
     "copy": "beside copies",
     "exchange": "beside an exchange",
 }
+NOTHING = "–"
+"""The text of a cell without a figure."""
 MAX_PATH_PARTS = 3
-"""So many parts of a critical path are named; the rest are added up."""
+"""The most parts of a critical path that are named; the others are added up."""
 MAX_FULL_CASES = 3
-"""If there are no more cases, and none is the main one, all are printed in full."""
+"""The most cases that are all printed in full, if none of them is the main one."""
 MIN_SHARE = 0.005
-"""Smaller shares of a critical path would be written as 0 %."""
+"""The smallest share of a critical path that is not written as 0 %."""
 
 
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:
-    """Print a row for each of several cases, and the case called `main` in full; None: all, if they
-    are few.
+    """Print a table of several cases, and the case called `main` in full.
+
+    Without a main case all are printed in full, if they are few.
     """
     if len(figures) > 1:
         show_table(_cases_table(figures), console)
+    shows_all = main is None and len(figures) <= MAX_FULL_CASES
     for case in figures:
-        if case.case == main or (main is None and len(figures) <= MAX_FULL_CASES):
+        if shows_all or case.case == main:
             _show_case(case, console)
 
 
 def _show_case(case: CaseFigures, console: Console) -> None:
+    """Print a case's queues, and sentences on its figures."""
     if not case.queues:
         show_sentence(f"“{case.case}”: the profiler recorded nothing in it", console)
         return
@@ -56,21 +61,26 @@ def _show_case(case: CaseFigures, console: Console) -> None:
 
 
 def _cases_table(figures: Sequence[CaseFigures]) -> Table:
+    """Return the table of several cases."""
     headings = ("done after", "control returned", "queues at once", "hidden", "idle")
     table = table_of("by the trace", "case", *headings)
     for case in figures:
+        queues_at_once = NOTHING
+        if case.queues_at_once is not None:
+            queues_at_once = figure(case.queues_at_once)
         table.add_row(
             case.case,
             seconds(case.seconds),
-            _or_dash(case.dispatch_fraction),
-            "–" if case.queues_at_once is None else figure(case.queues_at_once),
-            _or_dash(case.hidden_share),
+            _percent_or_dash(case.dispatch_fraction),
+            queues_at_once,
+            _percent_or_dash(case.hidden_share),
             percent(case.idle_share),
         )
     return table
 
 
 def _queues_table(case: CaseFigures) -> Table:
+    """Return the table of a case's queues."""
     title = f"“{case.case}”, {seconds(case.seconds)} by the trace"
     if case.slowed_in_words:
         title += f", {case.slowed_in_words}"
@@ -78,50 +88,63 @@ def _queues_table(case: CaseFigures) -> Table:
         title, "queue", "spans", "busy", "gaps", "idle in gaps", "longest gap", style="bold"
     )
     for queue in busiest(case.queues, lambda queue: queue.busy_seconds):
-        waits = (
-            f", waits {percent(queue.waiting_seconds / case.seconds)}"
-            if queue.waiting_seconds
-            else ""
-        )
+        busy = percent(queue.busy_share)
+        if queue.waiting_seconds:
+            waiting_share = queue.waiting_seconds / case.seconds
+            busy += f", waits {percent(waiting_share)}"
+        idle_in_gaps = longest_gap = NOTHING
+        if queue.gaps:
+            idle_in_gaps = seconds(queue.gap_seconds)
+            longest_gap = seconds(queue.longest_gap_seconds)
         table.add_row(
             f"{queue.device} {queue.queue}",
             f"{queue.spans:,}",
-            percent(queue.busy_share) + waits,
+            busy,
             f"{queue.gaps:,}",
-            seconds(queue.gap_seconds) if queue.gaps else "–",
-            seconds(queue.longest_gap_seconds) if queue.gaps else "–",
+            idle_in_gaps,
+            longest_gap,
         )
     count_rest(table, len(case.queues))
     return table
 
 
+def _overlap_line(what: str, whole: float, hidden: float, under: str) -> str:
+    """Say which share of the seconds of a kind of work lay under other work."""
+    share = percent(hidden / whole)
+    return (
+        f"overlap: {share} of the {what} ({seconds(hidden)} of {seconds(whole)}) lay under {under}"
+    )
+
+
 def _case_lines(case: CaseFigures) -> Iterator[str]:
+    """Yield sentences on the overlap, the critical path, and the waits of a case.
+
+    There are none if the profiler slowed the case down: they would be about the profiler.
+    """
     if case.slowed_in_words:
-        # Where the time went would be where the profiler's went.
         return
     parts = case.parts
-    exchanging = [device for device in case.devices if device.collective_seconds]
-    whose = "the same device's computation" if len(exchanging) > 1 else "computation"
-    for what, whole, hidden, under in (
-        ("exchange", parts.exchange_seconds, parts.hidden_exchange_seconds, whose),
-        ("copying", parts.copy_seconds, parts.hidden_copy_seconds, "computation"),
-    ):
-        if whole:
-            yield (
-                f"overlap: {percent(hidden / whole)} of the {what} ({seconds(hidden)} of "
-                f"{seconds(whole)}) lay under {under}"
-            )
-    yield from (row.in_words for row in case.unhidden)
+    if parts.exchange_seconds:
+        exchanging = [device for device in case.devices if device.collective_seconds]
+        under = "the same device's computation" if len(exchanging) > 1 else "computation"
+        hidden = parts.hidden_exchange_seconds
+        yield _overlap_line("exchange", parts.exchange_seconds, hidden, under)
+    if parts.copy_seconds:
+        hidden = parts.hidden_copy_seconds
+        yield _overlap_line("copying", parts.copy_seconds, hidden, "computation")
+    for unhidden in case.unhidden:
+        yield unhidden.in_words
     if case.critical_path.parts:
         yield f"critical path: {_path(case)}"
         if causes := case.critical_path.causes:
             yield f"what bounds it: {_causes(causes, case.critical_path.seconds)}"
     if waits := case.waits:
+        median = seconds(waits.median_seconds)
+        percentile_90 = seconds(waits.percentile_90_seconds)
+        longest = seconds(waits.longest_seconds)
         yield (
-            f"from launch to start: {seconds(waits.median_seconds)} in the median of "
-            f"{waits.operations:,} "
-            f"operations, {seconds(waits.percentile_90_seconds)} at the 90th percentile, "
-            f"{seconds(waits.longest_seconds)} at most"
+            f"from launch to start: {median} in the median of {waits.operations:,} operations, "
+            f"{percentile_90} at the 90th percentile, {longest} at most"
         )
     if case.control_returned_seconds is not None and case.dispatch_fraction is not None:
         yield (
@@ -131,21 +154,22 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
 
 
 def show_prices(prices: Sequence[Price], console: Console) -> None:
-    """Print in one line how much operations beside them slow computations down; nothing if it is
-    not known.
+    """Print how much other operations slow a computation down, if that is known.
+
+    The price beside any operation is printed only if the trace does not distinguish their kinds.
     """
-    # Beside anything only if the trace does not distinguish the kinds.
-    apart = [price for price in prices if price.beside != "anything"] or prices
-    if apart:
-        named = [
-            f"{with_bounds(Interval(one.ratio, one.low, one.high))} × {BESIDE[one.beside]}"
-            for one in apart
-        ]
-        show_sentence(
-            f"the price of overlap: a computation takes {listed(named)}, over its isolated time",
-            console,
-            bullet="· ",
-        )
+    shown = [price for price in prices if price.beside != "anything"] or prices
+    if not shown:
+        return
+    written = []
+    for price in shown:
+        ratio = with_bounds(Interval(price.ratio, price.low, price.high))
+        written.append(f"{ratio} × {BESIDE[price.beside]}")
+    show_sentence(
+        f"the price of overlap: a computation takes {listed(written)}, over its isolated time",
+        console,
+        bullet="· ",
+    )
 
 
 def show_agreements(
@@ -153,51 +177,61 @@ def show_agreements(
 ) -> None:
     """Print the same quantities by the trace and by the clock, and why they differ if they do.
 
-    Of the quantities that every case has, only those of the case called `main` are listed: its
-    time, and the metric that the experiment `asked` for. Of the rest only the number that agree is
+    A quantity that every case has, such as its time, is listed only for the case called `main`: the
+    time, and the metric that the experiment `asked` for. Of the others, the number that agree is
     printed.
     """
-    listed_ones = [
-        one
-        for one in agreements
-        if one.quantity not in (SECONDS, DISPATCH)
-        or (one.case == main and one.quantity in (SECONDS, asked))
-    ]
-    if listed_ones:
-        show_table(_agreements_table(listed_ones), console)
-    for one in listed_ones:
-        if not one.agree:
-            show_sentence(f"“{one.case}”: {one.sentence}", console, DOUBTFUL, bullet="! ")
-    if others := [one for one in agreements if one not in listed_ones]:
+    in_table: list[Agreement] = []
+    others: list[Agreement] = []
+    for agreement in agreements:
+        every_case_has_it = agreement.quantity in (SECONDS, DISPATCH)
+        is_main = agreement.case == main and agreement.quantity in (SECONDS, asked)
+        if is_main or not every_case_has_it:
+            in_table.append(agreement)
+        else:
+            others.append(agreement)
+    if in_table:
+        show_table(_agreements_table(in_table), console)
+    for agreement in in_table:
+        if not agreement.agree:
+            sentence = f"“{agreement.case}”: {agreement.sentence}"
+            show_sentence(sentence, console, DOUBTFUL, bullet="! ")
+    if others:
+        agreeing = [other for other in others if other.agree and not other.too_noisy]
         show_sentence(
             f"Of the other times, and shares of them after which control returned, "
-            f"{sum(one.agree and not one.too_noisy for one in others)} of {len(others)} agree "
-            "within the noise.",
+            f"{len(agreeing)} of {len(others)} agree within the noise.",
             console,
             ASIDE,
         )
 
 
 def _agreements_table(agreements: Sequence[Agreement]) -> Table:
+    """Return the table of quantities by the trace and by the clock."""
     table = table_of("", "case", "quantity", "trace", "clock", "noise", "verdict")
     table.columns[1].justify = "left"
     table.columns[1].no_wrap = True
-    for one in agreements:
-        by_trace, by_clock, noise = (
-            seconds(value) if one.quantity == SECONDS else figure(round(value, 3))
-            for value in (one.by_trace, one.by_clock, one.noise)
-        )
-        same = "too noisy" if one.too_noisy else "agree"
-        verdict = same if one.agree else Text("differ", DOUBTFUL)
-        table.add_row(one.case, one.quantity, by_trace, by_clock, f"± {noise}", verdict)
+    for agreement in agreements:
+        values = (agreement.by_trace, agreement.by_clock, agreement.noise)
+        if agreement.quantity == SECONDS:
+            by_trace, by_clock, noise = (seconds(value) for value in values)
+        else:
+            by_trace, by_clock, noise = (figure(round(value, 3)) for value in values)
+        verdict: str | Text = "too noisy" if agreement.too_noisy else "agree"
+        if not agreement.agree:
+            verdict = Text("differ", DOUBTFUL)
+        names = (agreement.case, agreement.quantity)
+        table.add_row(*names, by_trace, by_clock, f"± {noise}", verdict)
     return table
 
 
-def _or_dash(share: float | None) -> str:
-    return "–" if share is None else percent(share)
+def _percent_or_dash(share: float | None) -> str:
+    """Write a share in percent; a dash if it is not known."""
+    return NOTHING if share is None else percent(share)
 
 
 def _causes(causes: PathCauses, seconds: float) -> str:
+    """Write the shares of a critical path's seconds by their causes, the largest first."""
     parts = {
         "computation": causes.compute_seconds,
         "copies": causes.copy_seconds,
@@ -207,38 +241,41 @@ def _causes(causes: PathCauses, seconds: float) -> str:
         "delays from launch to start": causes.launch_delay_seconds,
         "delays between operations": causes.queue_delay_seconds,
     }
-    ordered = sorted(parts.items(), key=lambda part: -part[1])
-    return listed(
-        [
-            f"{percent(part / seconds)} {name}"
-            for name, part in ordered
-            if part / seconds >= MIN_SHARE
-        ]
-    )
+    shares = {name: part / seconds for name, part in parts.items()}
+    largest_first = sorted(shares, key=shares.__getitem__, reverse=True)
+    shown = [name for name in largest_first if shares[name] >= MIN_SHARE]
+    return listed([f"{percent(shares[name])} {name}" for name in shown])
 
 
 def _length(parts: Sequence[PathPart]) -> str:
-    """Say what share of a critical path some parts take, the longest of which stands first."""
+    """Write the share that each of a critical path's parts takes; the longest part is the first."""
     longest, shortest = percent(parts[0].share), percent(parts[-1].share)
     if parts[0].share < MIN_SHARE:
         return f"less than {percent(MIN_SHARE)} each"
     if len(parts) == 1:
         return longest
-    return f"{longest} each" if longest == shortest else f"at most {longest} each"
+    if longest == shortest:
+        return f"{longest} each"
+    return f"at most {longest} each"
 
 
 def _path(case: CaseFigures) -> str:
+    """Write the longest parts of a case's critical path, the sum of the others, and idle time."""
     path = case.critical_path
     parts = [part for part in path.parts[:MAX_PATH_PARTS] if part.share >= MIN_SHARE]
-    named = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in parts]
-    # Many that are too short to be named may be all that there is.
-    rest = path.parts[len(parts) :]
-    rest_share = sum(part.share for part in rest)
-    if sum(part.share for part in rest if part.share < MIN_SHARE) < MIN_SHARE:
-        rest = tuple(part for part in rest if part.share >= MIN_SHARE)
-    if rest_share >= MIN_SHARE:
-        names = f"{len(rest):,} {'other ' if named else ''}name{'s' if len(rest) > 1 else ''}"
-        named.append(f"{percent(rest_share)} in {names} of {_length(rest)}")
+    written = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in parts]
+    others = path.parts[len(parts) :]
+    share_of_others = sum(part.share for part in others)
+    share_of_short = sum(part.share for part in others if part.share < MIN_SHARE)
+    if share_of_short < MIN_SHARE:
+        # Short parts count only if they matter together: they may be all that there is.
+        others = tuple(part for part in others if part.share >= MIN_SHARE)
+    if share_of_others >= MIN_SHARE:
+        noun = "name" if len(others) == 1 else "names"
+        if written:
+            noun = f"other {noun}"
+        share = percent(share_of_others)
+        written.append(f"{share} in {len(others):,} {noun} of {_length(others)}")
     if path.idle_share >= MIN_SHARE:
-        named.append(f"{percent(path.idle_share)} idle")
-    return listed(named)
+        written.append(f"{percent(path.idle_share)} idle")
+    return listed(written)

@@ -1,9 +1,8 @@
-"""Write a training to a file, and continue it in the same framework or another one: only if the
-numbers stay the same.
+"""Checkpoints: write a training to a file, and continue it in the same framework or another one.
 
-The same means those of a training that was not interrupted. A checkpoint holds the parameters in
-NumPy, the progress, and what is needed to continue the training. Its file is a NumPy archive, all
-of which is checked when it is read.
+A training is continued only if its numbers will be those of a training without interruption. A
+checkpoint holds the parameters in NumPy, the settings, the progress and the state of the generator.
+Its file is a NumPy archive, and everything in it is checked when it is read.
 """
 
 import io
@@ -27,15 +26,16 @@ from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters, shapes
 
 FILE = "checkpoint.npz"
-"""Its name in its directory."""
+"""The name of a checkpoint's file in its directory."""
 FORMAT = "parallel-core checkpoint"
 SCHEMA = 1
 STATE_ARRAY = "training"
-"""The name of the array of bytes, uint8, that is the state in JSON."""
+"""The name of the uint8 array that holds the state as JSON."""
+LAYERS = len(shapes()) // 2
 PARAMETERS = tuple(
-    f"{layer}.{kind}" for layer in range(1, len(shapes()) // 2 + 1) for kind in ("weight", "bias")
+    f"{layer}.{kind}" for layer in range(1, LAYERS + 1) for kind in ("weight", "bias")
 )
-"""The names of the arrays that are the parameters, layer by layer."""
+"""The names of the arrays of the parameters: `1.weight`, `1.bias`, `2.weight`, …"""
 FIXED_OPTIONS = {
     "batch_size": "--batch-size",
     "learning_rate": "--lr",
@@ -43,27 +43,27 @@ FIXED_OPTIONS = {
     "seed": "--seed",
     "width": "--width",
 }
-"""Settings that must not change, with their options. How gradients are exchanged changes no
-number.
+"""The options of settings that must not change, by setting.
+
+The setting `exchange` may change, for it changes no numbers.
 """
 
 
 class CheckpointError(MeasurementError):
-    """A checkpoint cannot be read or written; its text says what to do."""
+    """A checkpoint cannot be read or written; the message says what to do."""
 
 
 class Generator(msgspec.Struct, frozen=True):
-    """NumPy's generator after it drew the order of the current epoch, and the CRC-32 of that order
-    as int64.
-    """
+    """The state of NumPy's generator after it drew the order of the current epoch."""
 
     state: str
-    """JSON of the bit generator's: its numbers have 128 bits."""
+    """The bit generator's state as JSON text, because its numbers have 128 bits."""
     order: int
+    """The CRC-32 of the order as int64."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The backend that wrote a checkpoint, and the versions of all that took part."""
+    """The backend that wrote a checkpoint, and the versions of all software that took part."""
 
     backend: str
     version: str
@@ -73,20 +73,19 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class TrainingState(msgspec.Struct, frozen=True):
-    """All of a checkpoint but the arrays; in the file it is JSON.
-
-    `epoch`, from 1, is the current one, and `step` steps of it are done: both repeat `progress`,
-    for readers. `data` is the CRC-32 of the training images and labels.
-    """
+    """A checkpoint without its arrays; the file holds it as JSON."""
 
     format: str
     schema: int
     settings: Settings
     epoch: int
+    """The number of the current epoch, from 1; it repeats `progress`, for readers of the file."""
     step: int
+    """The number of completed steps of that epoch; it repeats `progress`, too."""
     progress: CompletedSteps = msgspec.field(name="position")
     generator: Generator
     data: int
+    """The CRC-32 of the training images and labels."""
     written: Written
 
 
@@ -102,12 +101,10 @@ class Checkpoint:
 
     @property
     def origin(self) -> str:
-        """The state of the training, and who wrote it."""
+        """The progress and the writer: `after 120 steps, written by torch 2.8`."""
+        steps = len(self.state.progress.losses)
         written = self.state.written
-        return (
-            f"after {len(self.state.progress.losses):,} steps, written by {written.backend} "
-            f"{written.version}"
-        )
+        return f"after {steps:,} steps, written by {written.backend} {written.version}"
 
 
 def checkpoint_of(
@@ -117,50 +114,58 @@ def checkpoint_of(
     data: Dataset,
     progress: CompletedSteps,
 ) -> Checkpoint:
-    """Make the checkpoint of a training.
-
-    The parameters are one device's, all of whose steps are done.
-    """
-    # PyTorch's version is more than a text.
-    versions = str(backend.version), package_version(), np.__version__, platform.python_version()
-    generator = generator_of(settings, progress.epoch, data)
-    written = Written(backend.name, *versions)
-    epoch, step = progress.epoch, progress.step
+    """Make the checkpoint of a training; the parameters are those after its progress."""
+    # PyTorch's version is a subclass of str, which msgspec does not encode.
+    backend_version = str(backend.version)
+    written = Written(
+        backend.name,
+        backend_version,
+        package_version(),
+        np.__version__,
+        platform.python_version(),
+    )
     state = TrainingState(
-        FORMAT, SCHEMA, settings, epoch, step, progress, generator, data.checksum, written
+        FORMAT,
+        SCHEMA,
+        settings,
+        progress.epoch,
+        progress.step,
+        progress,
+        generator_of(settings, progress.epoch, data),
+        data.checksum,
+        written,
     )
     return Checkpoint(state, parameters)
 
 
 def generator_of(settings: Settings, epoch: int, data: Dataset) -> Generator:
-    """Draw an epoch's order and return the generator that drew it."""
+    """Draw the order of an epoch's images, and return the state of its generator."""
     order, generator = shuffled(settings.seed, epoch, len(data.train_labels))
-    return Generator(
-        json.dumps(generator.bit_generator.state, sort_keys=True),
-        crc32(order.astype("<i8").tobytes()),
-    )
+    state = json.dumps(generator.bit_generator.state, sort_keys=True)
+    order_as_int64 = order.astype("<i8").tobytes()
+    return Generator(state, crc32(order_as_int64))
 
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """The checkpoint to continue from, and what to do with each new one.
-
-    `resumed` is None for a training from the beginning. `keep` writes a checkpoint, and is None in
-    a process that is to write nothing. It is called after each epoch, and with `every` after so
-    many steps of one.
-    """
+    """The checkpoint to continue from, and the function that writes new ones."""
 
     keep: Callable[[Checkpoint], object] | None = None
+    """A function that writes a checkpoint; None in a process that writes none."""
     every: int | None = None
+    """The number of steps after which a checkpoint is written; None: only after each epoch."""
     resumed: Checkpoint | None = None
+    """The checkpoint to continue from; None for a training from the beginning."""
 
     @property
     def start(self) -> CompletedSteps:
-        """The steps that are done before."""
-        return self.resumed.state.progress if self.resumed else CompletedSteps()
+        """The steps that were completed before this run."""
+        if self.resumed is None:
+            return CompletedSteps()
+        return self.resumed.state.progress
 
     def settings(self, wanted: Settings) -> Settings:
-        """Return the settings of a training, with the checkpoint's length if none is given."""
+        """Return the wanted settings, with the checkpoint's epochs and limit if none are wanted."""
         if self.resumed is None or wanted.epochs is not None:
             return wanted
         before = self.resumed.state.settings
@@ -168,12 +173,10 @@ class Checkpointing:
         return replace(wanted, epochs=before.epochs, limit=limit)
 
     def parameters(self, settings: Settings) -> tuple[np.ndarray, ...]:
-        """Return the parameters that the training begins with."""
-        return (
-            self.resumed.parameters
-            if self.resumed
-            else initial_parameters(settings.seed, settings.width)
-        )
+        """Return the parameters that the training begins with: the checkpoint's, or new ones."""
+        if self.resumed is not None:
+            return self.resumed.parameters
+        return initial_parameters(settings.seed, settings.width)
 
     def write(
         self,
@@ -183,9 +186,10 @@ class Checkpointing:
         data: Dataset,
         progress: CompletedSteps,
     ) -> None:
-        """Keep the checkpoint of a training, all of whose steps are done, if any is to be kept."""
-        if self.keep:
-            self.keep(checkpoint_of(backend, backend.to_numpy(params[0]), settings, data, progress))
+        """Write a checkpoint of a training whose launched steps are done, if this process does."""
+        if self.keep is not None:
+            parameters = backend.to_numpy(params[0])
+            self.keep(checkpoint_of(backend, parameters, settings, data, progress))
 
 
 def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -> None:
@@ -196,11 +200,14 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
     """
     state = checkpoint.state
     for name, option in FIXED_OPTIONS.items():
-        values = (getattr(state.settings, name), getattr(settings, name))
-        before, now = ("left out" if value is None else value for value in values)
+        before, now = getattr(state.settings, name), getattr(settings, name)
         if before != now:
+            before = "left out" if before is None else before
+            now = "left out" if now is None else now
             raise RequestError(f"the checkpoint was trained with {option} {before}, and not {now}")
-    begun = len(state.progress.epochs) + bool(state.step)
+    begun = len(state.progress.epochs)
+    if state.step:
+        begun += 1
     if settings.last_epoch < begun:
         raise RequestError(
             f"the checkpoint is in epoch {begun}: --epochs {settings.last_epoch} lies behind it"
@@ -217,38 +224,35 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
             "trained with: install that one"
         )
     steps = steps_of(data, settings)
-    if state.step >= steps or any(len(epoch.losses) != steps for epoch in state.progress.epochs):
+    all_complete = all(len(epoch.losses) == steps for epoch in state.progress.epochs)
+    if state.step >= steps or not all_complete:
         raise CheckpointError(
             f"the checkpoint's epochs do not have {steps} steps: remove it and start afresh"
         )
 
 
 def to_bytes(checkpoint: Checkpoint) -> bytes:
+    """Return the content of a checkpoint's file."""
     text = msgspec.json.format(msgspec.json.encode(checkpoint.state), indent=1)
     arrays = dict(zip(PARAMETERS, checkpoint.parameters, strict=True))
     stream = io.BytesIO()
-    # savez takes its arrays as keyword arguments; none of these names is another argument's.
+    # savez takes arrays as keyword arguments. None of the names is one of its own arguments.
     np.savez(stream, **{STATE_ARRAY: np.frombuffer(text, np.uint8), **arrays})
     return stream.getvalue()
 
 
 def from_bytes(content: bytes, source: str) -> Checkpoint:
-    """Read a checkpoint. Raises CheckpointError, which calls it `source`, if it is not a whole one.
+    """Read a checkpoint from the content of a file; `source` is the file's name in messages.
 
-    Nothing in it is executed: arrays of objects are refused.
+    Raises CheckpointError if it is not a whole checkpoint. Nothing in it is executed: arrays of
+    objects are refused.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             state = _read_state(_read_array(archive, STATE_ARRAY).tobytes())
             arrays = tuple(_read_array(archive, name) for name in PARAMETERS)
-        for name, array, shape in zip(
-            PARAMETERS, arrays, shapes(state.settings.width), strict=True
-        ):
-            if array.dtype != np.float32 or array.shape != shape:
-                raise ValueError(f"{name} is {array.dtype} {array.shape}, not float32 {shape}")
-            if not np.isfinite(array).all():
-                raise ValueError(f"numbers in {name} are not finite")
-    # On bytes that are not theirs, msgspec, zipfile and NumPy raise nearly every kind of error.
+        _check_parameters(arrays, state.settings.width)
+    # For other bytes, msgspec, zipfile and NumPy raise nearly every kind of error.
     except Exception as error:
         reason = str(error).strip("'\"") or type(error).__name__
         raise CheckpointError(
@@ -258,30 +262,40 @@ def from_bytes(content: bytes, source: str) -> Checkpoint:
     return Checkpoint(state, arrays)
 
 
+def _check_parameters(arrays: Sequence[np.ndarray], width: int) -> None:
+    """Raise ValueError unless the arrays are finite float32 parameters of a network of a width."""
+    for name, array, shape in zip(PARAMETERS, arrays, shapes(width), strict=True):
+        if array.dtype != np.float32 or array.shape != shape:
+            raise ValueError(f"{name} is {array.dtype} {array.shape}, not float32 {shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"numbers in {name} are not finite")
+
+
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """Read one array of an archive; its checksum is verified first."""
+    """Read one array of an archive, whose checksum zipfile verifies."""
     entry = archive.getinfo(f"{name}.npy")
     # A damaged size could ask for more memory than there is.
-    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+    is_stored = entry.compress_type == zipfile.ZIP_STORED
+    if not is_stored or entry.file_size != entry.compress_size:
         raise ValueError(f"{name} is compressed")
     return np.asarray(np.load(io.BytesIO(archive.read(entry)), allow_pickle=False))
 
 
 def _read_state(text: bytes) -> TrainingState:
-    """Read the state and check that it agrees with itself."""
-    # Another schema may have other fields: it is named before they are looked for.
-    head = msgspec.json.decode(text)
-    if (head["format"], head["schema"]) != (FORMAT, SCHEMA):
+    """Read the state from JSON; raises ValueError for another schema, or if it is inconsistent."""
+    # The schema is checked before the fields, because another schema may have other fields.
+    decoded = msgspec.json.decode(text)
+    if decoded["format"] != FORMAT or decoded["schema"] != SCHEMA:
         raise ValueError(
-            f"it is {head['format']!r} of schema {head['schema']}; read here: {FORMAT!r} of "
+            f"it is {decoded['format']!r} of schema {decoded['schema']}; read here: {FORMAT!r} of "
             f"{SCHEMA}"
         )
-    state = msgspec.convert(head, TrainingState)
+    state = msgspec.convert(decoded, TrainingState)
     progress = state.progress
+    repeats_progress = state.epoch == progress.epoch and state.step == progress.step
     numbers = [epoch.number for epoch in progress.epochs]
-    if (state.epoch, state.step) != (progress.epoch, progress.step) or numbers != list(
-        range(1, progress.epoch)
-    ):
+    are_consecutive = numbers == list(range(1, progress.epoch))
+    if not repeats_progress or not are_consecutive:
         raise ValueError(
             f"its epochs and steps contradict each other at epoch {state.epoch}, step {state.step}"
         )
@@ -291,10 +305,10 @@ def _read_state(text: bytes) -> TrainingState:
 
 
 def open_directory(directory: Path, resume: bool) -> Checkpoint | None:
-    """Make the directory, check that it can be written to, and read the checkpoint in it.
+    """Make a directory for checkpoints, and return the checkpoint in it; None if there is none.
 
-    None if there is none. Raises RequestError if there is one and it is not to be resumed, and
-    CheckpointError if it cannot be read.
+    Raises RequestError if the directory cannot be written to, or holds a checkpoint that is not to
+    be resumed, and CheckpointError if the checkpoint cannot be read.
     """
     path = directory / FILE
     files.make_folder(directory)
@@ -328,7 +342,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint, whole or not at all.
 
-    Raises CheckpointError, and then leaves an older one as it was.
+    If that fails, raises CheckpointError, and an older checkpoint stays as it was.
     """
     path = directory / FILE
     content = to_bytes(checkpoint)

@@ -1,8 +1,8 @@
 """Fashion-MNIST from a directory that the user names, the cache, Debian's package, or the network.
 
-If none of them has it, a synthetic set of the same shape stands in, and its `source` says so. Xiao,
-Rasul and Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
-Algorithms", 2017.
+If none of these has the data, synthetic data of the same shape take their place, and their `source`
+says so. Xiao, Rasul and Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine
+Learning Algorithms", 2017.
 """
 
 import gzip
@@ -40,15 +40,13 @@ FILES = {
         "bb300cfdad3c16e7a12a480ee83cd310",
     ),
 }
-"""The four files: the SHA-256 of their unpacked content, which Debian has packed anew, and the
-authors' MD5, packed.
+"""The checksums of the four files: the SHA-256 of the unpacked content, and the authors' MD5 of the
+packed file, which Debian has packed anew.
 """
 
 
 class DataError(RequestError):
-    """The data in a directory cannot be used: the directory or a file is missing, unreadable,
-    truncated or altered.
-    """
+    """A file of the data is missing, unreadable, truncated or altered."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +66,17 @@ class Dataset:
         return zlib.crc32(self.train_labels.tobytes(), zlib.crc32(self.train_images.tobytes()))
 
     def tested_on(self, images: int) -> "Dataset":
-        """Return the data with so many of the test images only."""
+        """Return the data with only the first test `images`, a number of them."""
         return replace(
             self, test_images=self.test_images[:images], test_labels=self.test_labels[:images]
         )
 
 
 def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
-    """Load from `data_dir`, $PARALLEL_CORE_DATA, the user's cache, Debian's package or a download.
+    """Load the data from `data_dir`, $PARALLEL_CORE_DATA, a cache, Debian's package or the web.
 
-    If there are none, they are synthesised. A directory that the user names must hold good data:
-    DataError names the bad file. It is no error if the other places hold none.
+    If none of these has them, return synthetic data. Raises DataError if a directory that the user
+    names does not hold the original data.
     """
     directory = find_fashion_mnist(data_dir)
     if directory is None:
@@ -96,34 +94,38 @@ def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
 def find_fashion_mnist(data_dir: Path | None = None) -> Path | None:
     """Return the directory to read: the one that the user names, or the first that has all files.
 
-    None for none.
+    None if there is no such directory.
     """
-    named = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    if named is not None:
-        return named
-    directories = (cache_directory(), DEBIAN)
-    return next((one for one in directories if _holds_all(one)), None)
+    if data_dir is not None:
+        return data_dir
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE])
+    for directory in (cache_directory(), DEBIAN):
+        if _holds_all_files(directory):
+            return directory
+    return None
 
 
-def _holds_all(directory: Path) -> bool:
+def _holds_all_files(directory: Path) -> bool:
+    """Return whether a directory may be read and has the four files."""
     try:
         return all(locate(directory, name) for name in FILES)
     except OSError:
-        # A home that may not be read.
         return False
 
 
 def cache_directory() -> Path:
-    # Synthetic data are also used by environments that have nothing but NumPy.
+    """Return the directory of downloaded data in the user's cache."""
+    # This import is here because synthetic data must work where only NumPy is installed.
     import platformdirs
 
     return platformdirs.user_cache_path("parallel-core") / "fashion-mnist"
 
 
 def read_directory(directory: Path) -> Dataset:
-    """Read the four files, packed or not, from a directory and check their content.
+    """Read the four files, packed or not, from a directory.
 
-    DataError names a bad one.
+    Raises DataError, which names the file, if one is missing or not the original.
     """
     train_images, train_labels, test_images, test_labels = (
         _read_file(directory, name) for name in FILES
@@ -139,34 +141,38 @@ def read_directory(directory: Path) -> Dataset:
 
 
 def _read_file(directory: Path, name: str) -> np.ndarray:
-    """Read one file, packed or not, and check that its content is the original's."""
+    """Read the array in one file, packed or not; raises DataError if it is not the original."""
     try:
         path = locate(directory, name)
         if path is None:
             raise DataError(f"{directory} holds neither {name}.gz nor {name}")
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"{directory / name} cannot be read, it may be truncated: {error}"
         ) from error
     if hashlib.sha256(content).hexdigest() != FILES[name][0]:
         raise DataError(f"{path} is not the original {name}: its content was truncated or altered")
-    # IDX: two zero bytes, the type (8: uint8), the number of dimensions, their lengths as
-    # big-endian uint32.
+    # The format IDX: two zero bytes, the type (8: uint8), the number of dimensions, their lengths
+    # as big-endian uint32, then the values.
     dimensions = content[3]
     shape = np.frombuffer(content, ">u4", dimensions, offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+    values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
+    return values.reshape(shape)
 
 
 def locate(directory: Path, name: str) -> Path | None:
-    """Find a file in a directory, packed or not."""
-    return next(
-        (path for path in (directory / f"{name}.gz", directory / name) if path.is_file()), None
-    )
+    """Return the path of a file in a directory, packed or not; None if it is missing."""
+    for path in (directory / f"{name}.gz", directory / name):
+        if path.is_file():
+            return path
+    return None
 
 
 def _download(directory: Path) -> None:
-    """Fetch the four packed files into a directory, checked against the authors' checksums."""
+    """Download the four packed files into a directory, and check the authors' checksums."""
     import pooch
 
     for name, (_, checksum) in FILES.items():
@@ -180,20 +186,21 @@ def _download(directory: Path) -> None:
 
 
 def synthetic(reason: str, train: int = 60_000, test: int = 10_000) -> Dataset:
-    """Synthesise images, always the same: ten random patterns, one for each label, under noise.
+    """Synthesise images, always the same: a pattern of squares for each label, under noise.
 
-    `reason` becomes part of the source.
+    `train` and `test` are the numbers of images; `reason` becomes a part of the source.
     """
     generator = np.random.default_rng(0)
-    patterns = np.kron(generator.integers(0, 2, (10, 7, 7)), np.ones((4, 4), dtype=np.int64)) * 128
+    patterns_7x7 = generator.integers(0, 2, (10, 7, 7))
+    squares = np.ones((4, 4), dtype=np.int64)
+    patterns = (128 * np.kron(patterns_7x7, squares)).astype(np.uint8)
 
     def images(labels: np.ndarray) -> np.ndarray:
         noise = generator.integers(0, 128, (len(labels), 28, 28), dtype=np.uint8)
-        return patterns.astype(np.uint8)[labels] + noise
+        return patterns[labels] + noise
 
-    train_labels, test_labels = (
-        generator.integers(0, 10, n, dtype=np.int32) for n in (train, test)
-    )
+    train_labels = generator.integers(0, 10, train, dtype=np.int32)
+    test_labels = generator.integers(0, 10, test, dtype=np.int32)
     return Dataset(
         f"synthetic images, since {reason}",
         images(train_labels),

@@ -12,24 +12,35 @@ from backends import Array, Ops
 
 
 def shapes(width: int = 1) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of weights and biases, layer by layer.
+    """Return the shapes of the weight and the bias of each layer.
 
     `width` multiplies the book's channels and units.
     """
     first, second, hidden, classes = 20 * width, 50 * width, 128 * width, 10
-    convolutions = ((first, 1, 3, 3), (first,), (second, first, 5, 5), (second,))
-    return (*convolutions, (16 * second, hidden), (hidden,), (hidden, classes), (classes,))
+    return (
+        (first, 1, 3, 3),
+        (first,),
+        (second, first, 5, 5),
+        (second,),
+        (16 * second, hidden),
+        (hidden,),
+        (hidden, classes),
+        (classes,),
+    )
 
 
 def initial_parameters(seed: int = 0, width: int = 1) -> tuple[np.ndarray, ...]:
-    """Draw the weights, 0.01 · normal, and zero biases: float32, the same for every framework."""
+    """Draw float32 weights, 0.01 · normal, and zero biases: the same for every framework."""
     generator = np.random.default_rng(seed)
-    return tuple(
-        np.float32(0.01) * generator.standard_normal(shape, dtype=np.float32)
-        if len(shape) > 1
-        else np.zeros(shape, dtype=np.float32)
-        for shape in shapes(width)
-    )
+    parameters = []
+    for shape in shapes(width):
+        is_bias = len(shape) == 1
+        if is_bias:
+            parameter = np.zeros(shape, dtype=np.float32)
+        else:
+            parameter = np.float32(0.01) * generator.standard_normal(shape, dtype=np.float32)
+        parameters.append(parameter)
+    return tuple(parameters)
 
 
 def network(ops: Ops) -> Callable[[Array, Array], Array]:
@@ -45,12 +56,10 @@ def network(ops: Ops) -> Callable[[Array, Array], Array]:
     return lenet
 
 
-# One function for all steps, so that the CUDA graphs recorded of it are found again.
+# All steps get the same function, so that the CUDA graphs that were recorded of it are found again.
 @cache
 def loss_and_gradients(ops: Ops) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
-    """Make the function (parameters, images, labels) -> (sum of the rows' losses, its
-    gradients).
-    """
+    """Make the function (parameters, images, labels) -> (sum of the losses, its gradients)."""
     lenet = network(ops)
 
     def loss(parameters: Array, images: Array, labels: Array) -> Array:
@@ -60,14 +69,12 @@ def loss_and_gradients(ops: Ops) -> Callable[[Array, Array, Array], tuple[Array,
 
 
 def count_correct(ops: Ops) -> Callable[[Array, Array, Array], Array]:
-    """Make the function (parameters, images, labels) -> number of images whose highest score is at
-    their label.
-    """
+    """Make the function (parameters, images, labels) -> number of correctly classified images."""
     lenet = network(ops)
 
     def count(parameters: Array, images: Array, labels: Array) -> Array:
         if images.shape[0] == 0:
-            # Frameworks refuse to convolve no images.
+            # Frameworks refuse to convolve an empty shard.
             return ops.total(ops.zeros_like(parameters[-1]))
         return ops.count_correct(lenet(parameters, images), labels)
 

@@ -1,7 +1,6 @@
 """Data-parallel training: epochs of steps, and the accuracy after each epoch.
 
-A part of an epoch, between two checkpoints, is a stretch of steps. Book: Dive into Deep Learning,
-"Training on Multiple GPUs"; its step is in `step`.
+Book: Dive into Deep Learning, "Training on Multiple GPUs". The module `step` holds a single step.
 """
 
 import math
@@ -37,28 +36,29 @@ from parallel_core.training.step import (
 )
 
 OnBatch: TypeAlias = Callable[[int, int], object]
-"""Called for every batch that is done, with the epoch and the number of images."""
+"""A function (epoch, images) that is called after every batch, with its number of images."""
 EVALUATION_BATCH = 1000
 START = CompletedSteps()
 
 
 class NotFiniteError(MeasurementError):
-    """A loss is not finite on one of `devices`, or the gradients' sum is not.
+    """A loss is not finite on one of `devices`, or the sum of the gradients is not finite.
 
-    In the latter case `devices` are those whose gradients are not finite when they are computed
-    again; none if the cause lies in another process, in the sum, or did not recur.
+    If it is the sum, `devices` are those whose gradients are not finite when they are computed
+    again. There may be none: the cause may be another process or the sum, or may not recur.
     """
 
     def __init__(
         self, cause: str, step: str, devices: Sequence[Device], updated: bool = False
     ) -> None:
+        """Name the cause and the step; `updated` tells whether the step changed the parameters."""
         parameters = "" if updated else " (the parameters are those before the step)"
         super().__init__(f"{cause} in {step}{parameters}: lower the learning rate (--lr)")
         self.devices = tuple(devices)
 
 
 def ignore(*_: object) -> None:
-    pass
+    """Do nothing: the default of functions that are called on progress."""
 
 
 def train(
@@ -68,12 +68,12 @@ def train(
     settings: Settings,
     on_batch: OnBatch = ignore,
 ) -> Iterator[Epoch]:
-    """Train epoch by epoch, yielding each epoch's numbers.
+    """Train epoch by epoch, and yield each epoch's results.
 
-    `params`, one value per device, is kept up to date. If there are fewer values than the backend
-    has devices, only the first devices train. `on_batch(epoch, images)` is called for every batch
-    that is done. Raises NotFiniteError at the first batch whose loss on any device, or whose
-    gradients, are NaN or infinite; `params` are then those before it.
+    `params` has one value per device, and is updated in place. If it has fewer values than the
+    backend has devices, only the first devices train. `on_batch(epoch, images)` is called after
+    every batch. Raises NotFiniteError at the first batch with a loss on any device, or a gradient,
+    that is NaN or infinite; `params` are then those before that batch.
     """
     for progress in continue_training(backend, params, data, settings, on_batch):
         yield progress.epochs[-1]
@@ -88,11 +88,11 @@ def continue_training(
     start: CompletedSteps = START,
     every: int | None = None,
 ) -> Iterator[CompletedSteps]:
-    """Continue a training from `start`, yielding its progress at each epoch's end; see `train`.
+    """Continue a training from `start`, and yield its progress at each epoch's end; see `train`.
 
-    `params` are those at `start`. With `every`, the progress after so many steps of an epoch is
-    yielded too. At each, all that was launched is done, and continuing from there later gives the
-    same numbers.
+    `params` are the parameters at `start`. With `every`, the progress is also yielded after every
+    `every` steps of an epoch. Whenever it is yielded, all launched steps are done, and a training
+    that is continued from there later gives the same numbers.
     """
     progress = start
     steps_of_epoch = steps_of(data, settings)
@@ -100,7 +100,8 @@ def continue_training(
         while progress.step < steps_of_epoch:
             stop = steps_of_epoch
             if every is not None:
-                stop = min(stop, (progress.step // every + 1) * every)
+                next_multiple = (progress.step // every + 1) * every
+                stop = min(stop, next_multiple)
             steps = slice(progress.step, stop)
             stretch = train_steps(backend, params, data, settings, progress.epoch, steps, on_batch)
             progress = replace(progress, begun=progress.begun + stretch)
@@ -115,7 +116,7 @@ def continue_training(
 def train_epoch(
     backend: Backend, params: list[Array], data: Dataset, settings: Settings, number: int
 ) -> Epoch:
-    """Train for one epoch, without evaluating it; see `train`."""
+    """Train for one epoch, without evaluating the network; see `train`."""
     steps = slice(0, steps_of(data, settings))
     stretch = train_steps(backend, params, data, settings, number, steps, ignore)
     return Epoch(number, **vars(stretch))
@@ -124,18 +125,18 @@ def train_epoch(
 def evaluate(backend: Backend, params: Sequence[Array], data: Dataset) -> float:
     """Return the share of test images that the network classifies correctly.
 
-    It is computed on all devices of `params`.
+    All devices of `params` take part.
     """
-    correct = add_counts(backend, params, launch_counts(backend, params, data))
-    return correct / len(data.test_labels)
+    counts = launch_counts(backend, params, data)
+    return add_counts(backend, params, counts) / len(data.test_labels)
 
 
 def launch_counts(
     backend: Backend, params: Sequence[Array], data: Dataset, batch_size: int = EVALUATION_BATCH
 ) -> list[list[Array]]:
-    """Launch the count of correctly classified test images.
+    """Launch the counts of correctly classified test images.
 
-    It is returned for each batch and device of `params`.
+    Returns a list for each batch, with the count of each device of `params`.
     """
     count = count_correct(backend.ops)
     devices = devices_of(backend, params)
@@ -144,22 +145,22 @@ def launch_counts(
         rows = slice(start, start + batch_size)
         images, labels = as_input(data.test_images[rows]), data.test_labels[rows]
         shards = split_batch(backend, images, labels, devices)
-        counts.append(
-            [backend.launch(count, p, x, y) for p, (x, y) in zip(params, shards, strict=True)]
-        )
+        counts_of_batch = [
+            backend.launch(count, parameters, x, y)
+            for parameters, (x, y) in zip(params, shards, strict=True)
+        ]
+        counts.append(counts_of_batch)
     return counts
 
 
 def add_counts(backend: Backend, params: Sequence[Array], counts: Sequence[Sequence[Array]]) -> int:
-    """Wait for what `launch_counts` returned, and add it up.
-
-    Return the number of correctly classified images, of all devices.
-    """
-    by_device = []
-    for of_device in zip(*counts, strict=True):
-        correct = sum(int(backend.to_numpy(count)) for count in of_device)
-        by_device.append([correct])
-    return int(sum_over_devices(backend, devices_of(backend, params), by_device)[0])
+    """Wait for the counts of `launch_counts`, and return their sum over all devices."""
+    correct_by_device = []
+    for counts_of_device in zip(*counts, strict=True):
+        correct = sum(int(backend.to_numpy(count)) for count in counts_of_device)
+        correct_by_device.append([correct])
+    (total,) = sum_over_devices(backend, devices_of(backend, params), correct_by_device)
+    return int(total)
 
 
 def train_steps(
@@ -171,40 +172,38 @@ def train_steps(
     steps: slice,
     on_batch: OnBatch,
 ) -> Stretch:
-    """Train for some steps of an epoch, and wait for them; see `train`.
-
-    `steps` numbers them from 0.
-    """
+    """Train for some steps of an epoch, numbered from 0, and wait for them; see `train`."""
     losses: list[list[float]] = []
     images: list[int] = []
     dispatched = 0.0
     devices = devices_of(backend, params)
     backend.waitall()
     start = perf_counter()
-    # Reading a loss waits for its step, so it is read after the next step is queued, if one is: no
-    # device runs idle.
-    queued = chain[Any](_launch_steps(backend, params, data, settings, epoch, steps), (None,))
-    for (computed, count, launching), _ in pairwise(queued):
+    # To read a loss is to wait for its step. So that no device is idle meanwhile, a step's losses
+    # are read when the next step is queued; behind the last step there is none.
+    launched = chain[Any](_launch_steps(backend, params, data, settings, epoch, steps), (None,))
+    for (losses_and_guard, count, launching), _next_step in pairwise(launched):
         number = steps.start + len(losses)
-        *values, guard = (value.item() for value in backend.to_numpy(computed))
+        *losses_of_step, guard = (value.item() for value in backend.to_numpy(losses_and_guard))
         step = f"epoch {epoch}, step {number + 1}"
-        applied = math.isfinite(guard)
-        for device, value in zip(devices, values, strict=True):
-            if not math.isfinite(value):
-                raise NotFiniteError(f"the loss is {value} on {device}", step, (device,), applied)
-        if not applied:
+        is_updated = math.isfinite(guard)
+        for device, loss in zip(devices, losses_of_step, strict=True):
+            if not math.isfinite(loss):
+                raise NotFiniteError(f"the loss is {loss} on {device}", step, (device,), is_updated)
+        if not is_updated:
             faulty = _devices_at_fault(backend, params, data, settings, epoch, number)
             where = f"on {', '.join(map(str, faulty))}" if faulty else "summed over all devices"
             raise NotFiniteError(f"the gradients {where} are not finite", step, faulty)
-        losses.append(values)
+        losses.append(losses_of_step)
         images.append(count)
         dispatched += launching
         on_batch(epoch, count)
     backend.waitall()
     seconds = perf_counter() - start
-    # A device's losses cover its rows only: one sum over all devices, also of other processes, for
-    # all steps.
-    sums = sum_over_devices(backend, devices, list(zip(*losses, strict=True)))
+    # Each device's losses are of its own rows. All steps are summed at once over all devices, also
+    # those of other processes.
+    losses_by_device = list(zip(*losses, strict=True))
+    sums = sum_over_devices(backend, devices, losses_by_device)
     averages = tuple(float(total) / count for total, count in zip(sums, images, strict=True))
     return Stretch(seconds, dispatched, sum(images), averages)
 
@@ -217,10 +216,10 @@ def _launch_steps(
     epoch: int,
     steps: slice,
 ) -> Iterator[tuple[tuple[Array, ...], int, float]]:
-    """Launch some of an epoch's steps, one for each item that the caller takes.
+    """Launch steps of an epoch, one for each item that the caller takes.
 
-    An item holds the devices' losses and a guard, which may still be computed, the number of
-    images, and the seconds that launching took.
+    An item is (the devices' losses and a guard, number of images, seconds of launching). The losses
+    and the guard may not be computed yet.
     """
     buckets = buckets_of(settings.exchange)
     guarded = guards(backend, params)
@@ -230,7 +229,7 @@ def _launch_steps(
         params[:], guarded, losses = train_batch(
             backend, params, images, labels, rate, guarded, buckets
         )
-        # The guards are equal: each device sees the same sum.
+        # All guards are equal, because every device has the same sum of gradients.
         yield (*losses, guarded[0]), len(images), perf_counter() - start
 
 
@@ -242,12 +241,13 @@ def _devices_at_fault(
     epoch: int,
     step: int,
 ) -> list[Device]:
-    """Compute a refused step's gradients again; return the devices whose own are not finite."""
+    """Compute a refused step's gradients again; return the devices on which they are not finite."""
     (batch,) = batches(data, settings, epoch, slice(step, step + 1))
     backward_passes = launch_gradients(backend, params, *batch)
     faulty = []
     for device, backward_pass in zip(devices_of(backend, params), backward_passes, strict=True):
-        gradients = backend.to_numpy(backward_pass[1])
-        if not all(np.isfinite(gradient).all() for gradient in gradients):
+        _, gradients = backward_pass
+        on_host = backend.to_numpy(gradients)
+        if not all(np.isfinite(gradient).all() for gradient in on_host):
             faulty.append(device)
     return faulty

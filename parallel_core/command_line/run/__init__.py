@@ -1,5 +1,5 @@
-"""`parallel-core run EXPERIMENT`: a command for each experiment, which is run on one backend or on
-several in turns.
+"""`parallel-core run EXPERIMENT`: a command for each experiment, on one backend or on several in
+turn.
 
 `parallel-core measure` does such runs for another process.
 """
@@ -34,7 +34,7 @@ from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import Chosen, show_explanation, show_variants
 
 GIVEN = "parallel_core.given"
-"""Under which a command's context keeps the options that are given."""
+"""The key under which a command's context keeps the options that the user gave."""
 BESIDE_THE_WORK = (
     "json_path",
     "plot_path",
@@ -43,23 +43,21 @@ BESIDE_THE_WORK = (
     "timeline_path",
     "guess",
 )
-"""The parameters of options that leave a run's work as it is: the files that it writes, and a
-guess.
-"""
+"""The parameters that do not change a run's work: the files that it writes, and a guess."""
 
 
 class _ExperimentGroup(Commands):
-    """A command for each experiment of the catalogue, in its order, built when it is asked for."""
+    """A group with a command for each experiment, which is built only when it is needed."""
 
     def list_commands(self, _: click.Context) -> list[str]:
         """List the experiments in the catalogue's order."""
         return list(EXPERIMENTS)
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
-        """Build an experiment's command from what its module declares; None for one that is not
-        known.
-        """
-        return _command_of(EXPERIMENTS[cmd_name]) if cmd_name in EXPERIMENTS else None
+        """Build the command of an experiment; None if there is no such experiment."""
+        if cmd_name not in EXPERIMENTS:
+            return None
+        return _command_of(EXPERIMENTS[cmd_name])
 
     def about_unknown(self, name: str, _: Sequence[str]) -> str:
         """Say that no experiment has this name, and which one may be meant."""
@@ -67,13 +65,14 @@ class _ExperimentGroup(Commands):
 
 
 class _ExperimentCommand(click.Command):
-    """An experiment's command, whose --explain knows the options that stand after it."""
+    """An experiment's command, whose --explain knows the options that are written after it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what is given as it is written: for other processes, and --explain, called before
-        the rest is read.
+        """Keep the given options as they are written, for other processes and for --explain, which
+        is called before click has read all options.
         """
-        ctx.meta[GIVEN] = self.make_parser(ctx).parse_args(list(args))[0]
+        given, _, _ = self.make_parser(ctx).parse_args(list(args))
+        ctx.meta[GIVEN] = given
         return super().parse_args(ctx, args)
 
 
@@ -98,63 +97,66 @@ def measure(runs: tuple[str, ...]) -> None:
     invalid: MeasurementError | None = None
     for number, words in enumerate(runs, 1):
         try:
-            # Nobody reads the tables.
+            # The tables of the run are not printed.
             with redirect_stdout(StringIO()):
                 run.main(shlex.split(words), standalone_mode=False, obj=measured)
         except MeasurementError as error:
             if len(measured) < number:
                 raise
             invalid = error
-        # What a library writes there may lack its newline.
+        # The output of a library may lack a newline at its end.
         click.echo(f"\n{measured[-1].as_line()}")
     if invalid is not None:
         raise invalid
 
 
 def _command_of(experiment: Experiment) -> click.Command:
-    """Make an experiment's command: the options that all share, then its parameters, its resources,
-    and the rounds.
-    """
+    """Make an experiment's command: shared options, then parameters, resources and rounds."""
     shared = _shared_options(experiment)
-    own = [
-        *parameter_options([one for one in experiment.parameters if one.name != "rounds"]),
+    rounds = [parameter for parameter in experiment.parameters if parameter.name == "rounds"]
+    others = [parameter for parameter in experiment.parameters if parameter.name != "rounds"]
+    own_options = [
+        *parameter_options(others),
         *resource_options(experiment.program),
-        *parameter_options([one for one in experiment.parameters if one.name == "rounds"]),
+        *parameter_options(rounds),
     ]
 
     @click.pass_context
     def command(ctx: click.Context, /, **values: Any) -> None:
         if "," in values["backend"]:
             run_side_by_side(experiment, ctx, ctx.meta[GIVEN])
-        else:
-            names = [str(one.name) for one in ctx.command.params[len(shared) :]]
-            own_values = {name: values[name] for name in names}
-            run_on_one_backend(experiment, values, own_values, _given_work(ctx), ctx.obj)
+            return
+        own_parameters = ctx.command.params[len(shared) :]
+        own_values = {}
+        for parameter in own_parameters:
+            name = str(parameter.name)
+            own_values[name] = values[name]
+        run_on_one_backend(experiment, values, own_values, _given_work(ctx), ctx.obj)
 
     decorated: Any = command
-    for option in reversed([*shared, *own]):
+    for option in reversed([*shared, *own_options]):
         decorated = option(decorated)
     words = {"help": experiment.question, "short_help": experiment.summary}
     return click.command(experiment.name, cls=_ExperimentCommand, **words)(decorated)
 
 
 def _given_work(ctx: click.Context) -> dict[str, Any]:
-    """Return the options that are given and decide a run's work, as they are written, by their
-    names.
-    """
-    given: dict[str, Any] = {}
+    """Return the given options that decide a run's work, by name, as they are written."""
+    given = ctx.meta[GIVEN]
+    work: dict[str, Any] = {}
     for parameter in ctx.command.params:
-        if parameter.name in ctx.meta[GIVEN] and parameter.name not in BESIDE_THE_WORK:
-            value = ctx.meta[GIVEN][parameter.name]
+        if parameter.name in given and parameter.name not in BESIDE_THE_WORK:
+            value = given[parameter.name]
             option = parameter.opts[0].removeprefix("--")
-            given[option] = tuple(value) if isinstance(value, list) else value
-    return given
+            work[option] = tuple(value) if isinstance(value, list) else value
+    return work
 
 
 def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
-    """List the options of every experiment's command, in the order of its help."""
+    """Return the options that every experiment's command has, in the order of its help."""
 
     def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+        """Print the explanation of the experiment, and exit, if that is wanted."""
         if wanted:
             console = terminal_console()
             show_explanation(explanation(experiment), console)
@@ -192,9 +194,9 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
             "A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own "
             "profiler.",
         ),
-        # A comparison asks for it: what cannot be profiled must be measured all the same.
+        # This option is for comparisons, which measure even if nothing can be profiled.
         click.option("--trace-if-possible", type=options.PATH, hidden=True),
-        # A comparison switches it off in all rounds but one.
+        # This option is for comparisons, which count in one round only.
         click.option("--count", type=click.IntRange(0, MOST), default=REPETITIONS, hidden=True),
         # Its sizes are small, and too small to be counted with.
         click.option("--sizes-chosen", type=click.BOOL, default=False, hidden=True),
@@ -222,7 +224,7 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
 
 
 def _about_guesses(experiment: Experiment) -> str:
-    """Return the help of `--guess`: what may be guessed of an experiment."""
+    """Return the help of `--guess`, with the figure and the count that may be guessed."""
     figure = f"{experiment.main.name}: {experiment.main.means}."
     if not experiment.counts:
         return f"Your guess, judged beside the answer, of {figure}"
@@ -233,25 +235,28 @@ def _about_guesses(experiment: Experiment) -> str:
 
 
 def chosen_for(experiment: Experiment, given: Mapping[str, Any]) -> Chosen:
-    """Return what `--explain` explains an experiment for: what is given, or what is installed and
-    there.
+    """Return the choices for which `--explain` explains an experiment's variants.
 
-    `given` are options as they are written. Raises RequestError for a backend, a kind of devices or
-    an engine that is not known.
+    `given` are options as they are written. By default the choices are all backends that are
+    installed, and the kinds of devices of this machine. Raises RequestError for a backend, a kind
+    of devices or an engine that does not exist.
     """
-    named = tuple(name.strip() for name in given.get("backend", "").split(",") if name.strip())
+    words = [word.strip() for word in given.get("backend", "").split(",")]
+    chosen_backends = tuple(filter(None, words))
     kind, engine = given.get("device_kind", "auto"), given.get("engine")
-    for name in named:
+    for name in chosen_backends:
         compare.refuse_unknown("backend", name, backends.names())
     compare.refuse_unknown("device kind", kind, compare.DEVICE_KINDS)
     if engine is not None:
         compare.refuse_unknown("engine", engine, compare.ENGINES)
-    kinds = _kinds_there() if kind == "auto" else (kind,)
-    return Chosen(
-        experiment.settings, named or tuple(filter(is_installed, frameworks())), kinds, engine
-    )
+    if not chosen_backends:
+        chosen_backends = tuple(filter(is_installed, frameworks()))
+    kinds = _kinds_of_this_machine() if kind == "auto" else (kind,)
+    return Chosen(experiment.settings, chosen_backends, kinds, engine)
 
 
-def _kinds_there() -> tuple[DeviceKind, ...]:
+def _kinds_of_this_machine() -> tuple[DeviceKind, ...]:
+    """Return the kinds of devices of this machine: GPUs are those that the driver lists."""
     cards = ask_driver()
-    return ("cpu", "gpu") if isinstance(cards, tuple) and cards else ("cpu",)
+    has_gpus = isinstance(cards, tuple) and len(cards) > 0
+    return ("cpu", "gpu") if has_gpus else ("cpu",)

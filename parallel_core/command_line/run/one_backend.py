@@ -1,9 +1,9 @@
-"""`run EXPERIMENT` on one backend, in one process or as a rank of a job: measure, show, write,
-profile, answer.
+"""`run EXPERIMENT` on one backend, in one process or as a rank of a job: measure, write, show,
+profile and answer.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -13,6 +13,7 @@ from rich.console import Console
 
 import backends
 from backends import Backend
+from backends.process_groups import Rendezvous
 from backends.profiling import check_profiler
 from parallel_core.command_line.options import console_beside
 from parallel_core.command_line.run.resources import arguments_of, files_of_resources
@@ -42,70 +43,135 @@ from parallel_core.trace_analysis.trace_files import write_trace_file
 def run_on_one_backend(
     experiment: Experiment,
     values: Mapping[str, Any],
-    own: Mapping[str, Any],
+    own_values: Mapping[str, Any],
     given: Mapping[str, Any],
     measured: list[Measured] | None,
 ) -> None:
-    """Run an experiment with the values of all options of its command; `own` are those that not all
-    commands have.
+    """Run an experiment on one backend, in this process alone or as a rank of a job.
 
-    `given` are those among them that are written on the command line and decide its work. If it is
-    a rank of a job, the first rank shows and writes the result of all. A `measured` list gets the
-    result.
+    `values` are those of all options of the command, and `own_values` those of options that not
+    every experiment has. `given` are the options that the user gave and that decide the run's work.
+    The result of a process alone is added to `measured`, if there is such a list.
+
+    Raises RequestError for options that contradict each other, MeasurementError for an invalid
+    result, and DisturbedError if times are disturbed and nothing was counted.
+    """
+    rendezvous = _check_request(experiment, values)
+    if rendezvous is None:
+        _check_files(values)
+        loaded = _load(experiment, values, rendezvous)
+        began = monotonic()
+        result = _run_alone(experiment, loaded, values, given)
+        if measured is not None:
+            measured.append(Measured(result, began, monotonic()))
+    else:
+        if rendezvous.rank > 0:
+            # The first rank writes the files.
+            values = {**values, "json_path": None, "plot_path": None}
+        _check_files(values)
+        loaded = _load(experiment, values, rendezvous)
+        result = _run_in_job(experiment, loaded, rendezvous, values, own_values)
+    _refuse_invalid(result)
+
+
+def _run_alone(
+    experiment: Experiment, loaded: Backend, values: Mapping[str, Any], given: Mapping[str, Any]
+) -> Result:
+    """Run an experiment in this process, report its result, and return it."""
+    if values["trace_path"] or values["timeline_path"]:
+        check_profiler(loaded)
+    with _alone(experiment, values), arguments_of(experiment, loaded, values) as arguments:
+        result = experiment.run(
+            loaded, count=values["count"], sizes_chosen=values["sizes_chosen"], **arguments
+        )
+    _report_alone(result, loaded, values, given, console_beside(values["json_path"]))
+    return result
+
+
+def _run_in_job(
+    experiment: Experiment,
+    loaded: Backend,
+    rendezvous: Rendezvous,
+    values: Mapping[str, Any],
+    own_values: Mapping[str, Any],
+) -> Result:
+    """Run an experiment as a rank of a job, and return its result.
+
+    The first rank writes and shows the result of all ranks.
+    """
+    with (
+        joined(loaded, rendezvous, experiment.name, own_values) as together,
+        arguments_of(experiment, together, values) as arguments,
+    ):
+        # Nothing is counted, because a profiler sees only one process.
+        result = experiment.run(together, count=0, **arguments)
+        if together.group.rank == 0:
+            console = console_beside(values["json_path"])
+            judged = _write(described(result, together), console, values)
+            _show_answer_and_guess(result, console, judged)
+    return result
+
+
+def _check_request(experiment: Experiment, values: Mapping[str, Any]) -> Rendezvous | None:
+    """Return where this process meets the other ranks of its job; None if it has no job.
+
+    Raises RequestError for options that contradict each other or the job.
     """
     if values["interpreters"]:
         raise RequestError(
             "--python is for several backends side by side: a single one runs in this Python"
         )
-    if values["guess"] is not None:
-        check_guess(values["guess"], what_is_guessed(values["guess"], experiment))
-    trace_path, timeline_path = values["trace_path"], values["timeline_path"]
-    where = check_job(experiment.name, values["backend"])
-    if where is not None and (trace_path or timeline_path):
+    guess = values["guess"]
+    if guess is not None:
+        check_guess(guess, what_is_guessed(guess, experiment))
+    is_profiled = values["trace_path"] or values["timeline_path"]
+    rendezvous = check_job(experiment.name, values["backend"])
+    if rendezvous is not None and is_profiled:
         raise RequestError("the profilers see one process: leave out --trace and --timeline")
-    if where is not None and where.rank:
-        values = {**values, "json_path": None, "plot_path": None}
-    if trace_path == files.STANDARD_OUTPUT:
+    if values["trace_path"] == files.STANDARD_OUTPUT:
         raise RequestError("--trace needs a file: standard output shows what was measured")
-    outputs = (
-        values["json_path"],
-        values["plot_path"],
-        trace_path or values["trace_if_possible"],
-        timeline_path,
-    )
-    for picture in filter(None, (values["plot_path"], timeline_path)):
+    return rendezvous
+
+
+def _check_files(values: Mapping[str, Any]) -> None:
+    """Raise RequestError if a file that the run is to write is no SVG, or cannot be written."""
+    plot_path, timeline_path = values["plot_path"], values["timeline_path"]
+    for picture in filter(None, (plot_path, timeline_path)):
         check_drawing(picture)
+    trace_path = values["trace_path"] or values["trace_if_possible"]
+    outputs = (values["json_path"], plot_path, trace_path, timeline_path)
     files.check_outputs(*outputs, others=files_of_resources(values))
-    console = console_beside(values["json_path"])
-    devices = values["devices"] or (experiment.devices if where is None else 1)
-    if where is not None and isinstance(devices, int):
-        share_gpus(where, devices)
-    settings = (
-        values[name] for name in ("device_kind", "engine", "threads", "workers", "variants")
+
+
+def _load(
+    experiment: Experiment, values: Mapping[str, Any], rendezvous: Rendezvous | None
+) -> Backend:
+    """Load the backend with the devices and settings that the options say.
+
+    By default a rank of a job has one device.
+    """
+    default_devices = experiment.devices if rendezvous is None else 1
+    devices = values["devices"] or default_devices
+    if rendezvous is not None and isinstance(devices, int):
+        share_gpus(rendezvous, devices)
+    return backends.load(
+        values["backend"],
+        devices,
+        values["device_kind"],
+        values["engine"],
+        values["threads"],
+        values["workers"],
+        values["variants"],
     )
-    loaded = backends.load(values["backend"], devices, *settings)
-    if where is None:
-        if trace_path or timeline_path:
-            check_profiler(loaded)
-        began = monotonic()
-        with _alone(experiment, values), arguments_of(experiment, loaded, values) as arguments:
-            result = experiment.run(
-                loaded, count=values["count"], sizes_chosen=values["sizes_chosen"], **arguments
-            )
-        _report_alone(result, loaded, values, given, console)
-        if measured is not None:
-            measured.append(Measured(result, began, monotonic()))
-    else:
-        with (
-            joined(loaded, where, experiment.name, own) as together,
-            arguments_of(experiment, together, values) as arguments,
-        ):
-            # The profilers see one process.
-            result = experiment.run(together, count=0, **arguments)
-            if together.group.rank == 0:
-                _answer(result, console, _write(described(result, together), console, values))
-    # A count decides without times; only a disturbance may make these invalid.
-    if result.counts and (result.has_verdict or result.is_merely_disturbed or not result.problems):
+
+
+def _refuse_invalid(result: Result) -> None:
+    """Raise MeasurementError for an invalid result, and DisturbedError for one without a verdict.
+
+    A count is a verdict without times, unless the result is invalid by more than a disturbance.
+    """
+    is_wrong = bool(result.problems) and not result.is_merely_disturbed
+    if result.counts and (result.has_verdict or not is_wrong):
         return
     if result.problems:
         error = DisturbedError if result.is_merely_disturbed else MeasurementError
@@ -121,16 +187,16 @@ def run_on_one_backend(
 
 @contextmanager
 def _alone(experiment: Experiment, values: Mapping[str, Any]) -> Iterator[None]:
-    """Show progress while an experiment runs in this process, and keep what the profiler
-    repeats.
-    """
-    # A training shows a separate bar.
-    progress = measurement_progress(terminal_console(stderr=True), experiment.name)
+    """Show the progress of an experiment in this process, and keep its cases for the profiler."""
     is_profiled = values["trace_path"] or values["timeline_path"] or values["trace_if_possible"]
-    with (
-        repeatable() if is_profiled else nullcontext(),
-        progress if experiment.extent is None else nullcontext(),
-    ):
+    is_training = experiment.extent is not None
+    with ExitStack() as contexts:
+        if is_profiled:
+            contexts.enter_context(repeatable())
+        if not is_training:
+            # A training shows a separate bar.
+            console = terminal_console(stderr=True)
+            contexts.enter_context(measurement_progress(console, experiment.name))
         yield
 
 
@@ -141,33 +207,32 @@ def _report_alone(
     given: Mapping[str, Any],
     console: Console,
 ) -> None:
-    """Write and show a result, profile it if that was asked for, and say what repeats it."""
+    """Write and show a result, profile it if that is wanted, and print its answer and command."""
     trace_path, timeline_path = values["trace_path"], values["timeline_path"]
     judged = _write(result, console, values)
-    by_trace = ""
+    trace_sentence = ""
     try:
         if trace_path or timeline_path:
-            by_trace = profile_and_show(loaded, result, console, trace_path, timeline_path)
+            trace_sentence = profile_and_show(loaded, result, console, trace_path, timeline_path)
         elif values["trace_if_possible"] is not None:
             _profile_if_possible(loaded, result, console, values["trace_if_possible"])
     finally:
-        _answer(result, console, judged, by_trace)
+        _show_answer_and_guess(result, console, judged, trace_sentence)
         show_again(result, given, console)
 
 
 def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess | None:
-    """Write a result's files, with the judgement of a guess, which is returned, and then show
-    it.
-    """
+    """Write a result's files, show the result, and return the judgement of a guess, if any."""
     experiment, guess = EXPERIMENTS[result.experiment], values["guess"]
+    document = result.as_json()
     judged = None
     if guess is not None:
         judged = judge(guess, what_is_guessed(guess, experiment), result)
-    # A pipe that closes early must not cost the files, nor a full disk the table.
+        document["guess"] = judged.as_json()
+    # Files are written first: printing fails if the reader of a pipe leaves early. The result is
+    # shown even if a disk is full.
     try:
-        files.write_json(
-            values["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {})
-        )
+        files.write_json(values["json_path"], document)
         if values["plot_path"] is not None:
             write_picture_file(result, values["plot_path"])
     finally:
@@ -175,10 +240,16 @@ def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess
     return judged
 
 
-def _answer(result: Result, console: Console, judged: Guess | None, by_trace: str = "") -> None:
-    """Print the answer, the last that is read; nothing of a trace if the result has no verdict."""
+def _show_answer_and_guess(
+    result: Result, console: Console, judged: Guess | None, trace_sentence: str = ""
+) -> None:
+    """Print a result's answer and the judged guess.
+
+    The sentence that a trace adds to the answer is left out if the result has no verdict.
+    """
     if result.answer is not None:
-        show_answer(result.answer, console, by_trace if result.has_verdict else "")
+        added = trace_sentence if result.has_verdict else ""
+        show_answer(result.answer, console, added)
     if judged is not None:
         show_sentence(f"\n{judged.sentence}", console, "bold")
 
@@ -190,10 +261,10 @@ def profile_and_show(
     trace_path: Path | None,
     picture_path: Path | None,
 ) -> str:
-    """Repeat a result's cases under the profiler, print its figures beside the clock's, and write
-    the files.
+    """Repeat a result's cases under the profiler, and print its figures beside the clock's.
 
-    Returns what the trace adds to the answer: how efficient the main case was.
+    The trace and a picture are written, if their paths are given. Returns a sentence on the
+    efficiency of the main case, which is added to the answer.
     """
     duration = precisedelta(
         profiling_run.seconds_unprofiled(result), minimum_unit="seconds", format="%.2g"
@@ -222,15 +293,16 @@ def profile_and_show(
     show_agreements(profiling_run.agreements(result, figures), console, main, experiment.main.name)
     show_sentence(profiling_run.overhead(result, profiled.seconds), console, ASIDE)
     show_sentences(timeline.notes, console, bullet="· ")
-    return next((profiling_run.about_efficiency(case) for case in figures if case.case == main), "")
+    for case in figures:
+        if case.case == main:
+            return profiling_run.about_efficiency(case)
+    return ""
 
 
 def _profile_if_possible(
     backend: Backend, result: Result, console: Console, trace_path: Path
 ) -> None:
-    """Profile a comparison's cell; if that fails, write the reason instead, because the measurement
-    counts anyway.
-    """
+    """Profile a cell of a comparison; if that fails, write the reason in place of the trace."""
     try:
         check_profiler(backend)
         profile_and_show(backend, result, console, trace_path, None)

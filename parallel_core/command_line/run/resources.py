@@ -1,15 +1,16 @@
-"""What a run takes: its parameters, and training data, checkpoints, the display of progress, the
-way to other ranks.
+"""The arguments of a run: its parameters, and its resources, which are training data, checkpoints,
+the display of progress, and the way to other ranks.
 
-A run names all but its parameters by the annotations of its arguments, and progress by their names;
-it imports none of this.
+A run takes a resource if one of its arguments has its type as annotation, and the display of
+progress if an argument has one of its names. A run imports nothing from here.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final, get_args, get_origin
 
@@ -30,30 +31,28 @@ from parallel_core.training.dataset import Dataset, load_fashion_mnist
 from parallel_core.training.loop import ignore
 
 PROGRESS = ("on_plan", "on_batch", "on_epoch", "on_training")
-"""The arguments of a run that it calls as its training goes on."""
+"""The arguments of a run that are functions, which it calls as its training goes on."""
 
 
 class _Resource(NamedTuple):
-    """Options, and the function that makes what a run takes from their values."""
+    """A resource: its options, and the function that makes it from their values."""
 
     options: tuple[Callable[[Any], Any], ...]
     make: Callable[[Backend, Mapping[str, Any]], object]
 
 
 def _read_checkpointing(values: Mapping[str, Any]) -> Checkpointing | None:
-    """Read the checkpoint that is to be resumed, and return how new ones are kept; None if none are
-    asked for.
+    """Read the checkpoint to resume, and return it with the function that writes new ones.
 
-    Raises RequestError, and CheckpointError for a checkpoint that cannot be read.
+    None if no checkpoints are wanted. Raises RequestError for options that need --checkpoint, and
+    CheckpointError for a checkpoint that cannot be read.
     """
-    directory, every, resume = (
-        values[name] for name in ("checkpoint", "checkpoint_steps", "resume")
-    )
+    directory, every, resume = values["checkpoint"], values["checkpoint_steps"], values["resume"]
     if directory is None:
-        if every is not None or resume:
-            raise RequestError(
-                f"{'--resume' if resume else '--checkpoint-steps'} needs --checkpoint DIR"
-            )
+        if resume:
+            raise RequestError("--resume needs --checkpoint DIR")
+        if every is not None:
+            raise RequestError("--checkpoint-steps needs --checkpoint DIR")
         return None
     resumed = checkpoints.open_directory(directory, resume)
     if resumed is None and resume:
@@ -65,26 +64,30 @@ def _read_checkpointing(values: Mapping[str, Any]) -> Checkpointing | None:
 
 
 def _checkpointing(backend: Backend, values: Mapping[str, Any]) -> Checkpointing | None:
-    """Read a checkpoint; rank 0 reads and keeps it for all ranks, whose hosts may not see its
-    files.
+    """Read the checkpoint to resume.
+
+    Rank 0 reads and writes for all ranks: the hosts of the others may not see its files.
     """
     if not isinstance(backend, GroupedBackend):
         return _read_checkpointing(values)
     group = backend.group
-    own = _read_checkpointing(values) if group.rank == 0 else None
-    content = broadcast(group, checkpoints.to_bytes(own.resumed) if own and own.resumed else b"")
-    every = broadcast(group, str(own.every or 0).encode() if own else b"")
+    read_here = _read_checkpointing(values) if group.rank == 0 else None
+    # Rank 0 sends its checkpoint and its number of steps; both are empty if it has none.
+    own_content = own_every = b""
+    if read_here is not None:
+        own_every = str(read_here.every or 0).encode()
+        if read_here.resumed is not None:
+            own_content = checkpoints.to_bytes(read_here.resumed)
+    content = broadcast(group, own_content)
+    every = broadcast(group, own_every)
     if group.rank == 0 or not every:
-        return own
-    return Checkpointing(
-        None, int(every) or None, checkpoints.from_bytes(content, "rank 0") if content else None
-    )
+        return read_here
+    resumed = checkpoints.from_bytes(content, "rank 0") if content else None
+    return Checkpointing(keep=None, every=int(every) or None, resumed=resumed)
 
 
 def agree_on_data(group: Group, data: Dataset) -> None:
-    """Compare all ranks' data, whose paths may differ; raises DisagreementError, in every rank, if
-    they differ.
-    """
+    """Raise DisagreementError, in every rank, if ranks have different data; paths may differ."""
     description = {
         "the number of training images": len(data.train_labels),
         "the number of test images": len(data.test_labels),
@@ -94,7 +97,7 @@ def agree_on_data(group: Group, data: Dataset) -> None:
 
 
 def _data_from(backend: Backend, values: Mapping[str, Any]) -> Dataset:
-    """Load Fashion-MNIST, the same on all ranks if there are several."""
+    """Load Fashion-MNIST, which must be the same on all ranks; say so if it is synthetic."""
     data = load_fashion_mnist(values["data_dir"])
     if isinstance(backend, GroupedBackend):
         agree_on_data(backend.group, data)
@@ -136,31 +139,28 @@ RESOURCES: Mapping[type, _Resource] = {
     ),
     Rendezvous: _Resource((), lambda _, __: rendezvous(os.environ)),
 }
-"""By the annotation of a run's argument."""
+"""The resources, by the annotations of the arguments that take them."""
 
 
 def _taken_by(run: Callable[..., object]) -> dict[str, _Resource]:
-    """Return the resources that a run takes, by the name of its argument."""
-    kinds = {
-        name: (annotation, *get_args(annotation))
-        for name, annotation in annotations_of(run).items()
-    }
-    return {
-        name: resource
-        for kind, resource in RESOURCES.items()
-        for name in kinds
-        if kind in kinds[name]
-    }
+    """Return the resources that a run takes, by the names of its arguments."""
+    taken = {}
+    for kind, resource in RESOURCES.items():
+        for name, annotation in annotations_of(run).items():
+            # The annotation may be `Checkpointing | None`.
+            if kind is annotation or kind in get_args(annotation):
+                taken[name] = resource
+    return taken
 
 
 def resource_options(run: Callable[..., object]) -> Iterator[Callable[[Command], Command]]:
-    """Iterate over the options of the resources that a run takes."""
+    """Yield the options of the resources that a run takes."""
     for resource in reversed(_taken_by(run).values()):
         yield from resource.options
 
 
 def files_of_resources(values: Mapping[str, Any]) -> Iterator[Path]:
-    """Iterate over the files that a run reads or keeps where its options say."""
+    """Yield the files of resources that a run reads or writes, by its options."""
     if directory := values.get("checkpoint"):
         yield directory / FILE
     if directory := values.get("data_dir"):
@@ -171,32 +171,31 @@ def files_of_resources(values: Mapping[str, Any]) -> Iterator[Path]:
 def arguments_of(
     experiment: Experiment, backend: Backend, values: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Make what an experiment's program takes from the values of its options; a training's progress
-    is shown.
+    """Make the arguments of an experiment's program from the values of its options.
+
+    Until this context ends, the progress of a training is shown.
     """
     program = experiment.program_on(backend)
-    arguments: dict[str, Any] = {
-        name: resource.make(backend, values) for name, resource in _taken_by(program).items()
-    }
+    arguments: dict[str, Any] = {}
+    for name, resource in _taken_by(program).items():
+        arguments[name] = resource.make(backend, values)
     arguments |= arguments_from(experiment.parameters, values)
-    with ExitStack() as shown:
-        if experiment.extent is not None:
-            progress = shown.enter_context(
-                progress_of(backend, *experiment.extent(backend, **arguments))
-            )
-            kept = arguments.get("checkpoints")
-            if kept is not None and kept.resumed:
-                progress.go_on_from(kept.resumed.state.progress)
-            arguments |= {
-                name: getattr(progress, name)
-                for name in PROGRESS
-                if name in annotations_of(program)
-            }
+    if experiment.extent is None:
+        yield arguments
+        return
+    epochs, images = experiment.extent(backend, **arguments)
+    with progress_of(backend, epochs, images) as progress:
+        checkpointing = arguments.get("checkpoints")
+        if checkpointing is not None and checkpointing.resumed:
+            progress.go_on_from(checkpointing.resumed.state.progress)
+        for name in PROGRESS:
+            if name in annotations_of(program):
+                arguments[name] = getattr(progress, name)
         yield arguments
 
 
 def parameter_options(parameters: Sequence[Parameter]) -> Iterator[Callable[[Command], Command]]:
-    """Iterate over the options of parameters, in their order."""
+    """Yield the options of parameters, in their order."""
     for parameter in parameters:
         if parameter.fields:
             yield from parameter_options(tuple(parameter.fields.values()))
@@ -205,6 +204,7 @@ def parameter_options(parameters: Sequence[Parameter]) -> Iterator[Callable[[Com
 
 
 def _option_of(parameter: Parameter) -> Callable[[Command], Command]:
+    """Return the option of a parameter."""
     default = parameter.default
     if isinstance(default, Sequence) and not isinstance(default, str):
         default = ",".join(map(str, default))
@@ -221,36 +221,43 @@ def _option_of(parameter: Parameter) -> Callable[[Command], Command]:
 
 
 def _type_of(parameter: Parameter) -> click.ParamType | type:
+    """Return the type of a parameter's option."""
     if parameter.parse is not None:
         return options.Parsed(parameter.parse)
     if parameter.choices:
         return options.names(parameter.option, lambda: parameter.choices)
-    origin, of = get_origin(parameter.type), get_args(parameter.type)
+    origin, type_arguments = get_origin(parameter.type), get_args(parameter.type)
     if origin is Literal:
-        return click.Choice(of)
-    if origin is not None:
-        return options.integers(int(parameter.maximum)) if of[0] is int else options.NUMBERS
+        return click.Choice(type_arguments)
+    is_sequence = origin is not None
+    if is_sequence and type_arguments[0] is int:
+        return options.integers(int(parameter.maximum))
+    if is_sequence:
+        return options.NUMBERS
     if parameter.type is int:
         return click.IntRange(parameter.minimum, int(parameter.maximum))
-    return options.number(parameter.maximum) if parameter.type is float else str
+    if parameter.type is float:
+        return options.number(parameter.maximum)
+    return str
 
 
 def arguments_from(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a run, by parameter, from the values of the options."""
+    """Return the arguments of a run by name, from the values of its options."""
     return {parameter.name: _argument_from(parameter, values) for parameter in parameters}
 
 
 def _argument_from(parameter: Parameter, values: Mapping[str, Any]) -> Any:
-    """Return one argument: a dataclass from the options of its fields, a repeated option as all of
-    its values.
+    """Return the argument of a parameter.
+
+    A dataclass is made from the options of its fields, and a repeated option gives all its values.
     """
     if parameter.fields:
-        return replace(
-            parameter.default, **arguments_from(tuple(parameter.fields.values()), values)
-        )
+        fields = arguments_from(tuple(parameter.fields.values()), values)
+        return replace(parameter.default, **fields)
     value = values[parameter.option]
     if parameter.choices:
-        return tuple(name for names in value for name in names) or parameter.default
+        all_names = tuple(chain.from_iterable(value))
+        return all_names or parameter.default
     return value
 
 
@@ -258,25 +265,26 @@ def _argument_from(parameter: Parameter, values: Mapping[str, Any]) -> Any:
 def progress_of(
     backend: Backend, epochs: int, images: int
 ) -> "Iterator[TrainingProgress | _WatchedProgress]":
-    """Show a training of some epochs, each of so many images over all ranks; of several ranks only
-    rank 0 does.
+    """Show the progress of a training until this context ends; of several ranks only rank 0 does.
+
+    `images` is the number of images of an epoch, over all ranks.
     """
     if isinstance(backend, GroupedBackend) and backend.group.rank > 0:
         yield _WatchedProgress(backend)
         return
     with training_progress(terminal_console(stderr=True), epochs, images) as progress:
-        yield (
-            _WatchedProgress(backend, progress) if isinstance(backend, GroupedBackend) else progress
-        )
+        if isinstance(backend, GroupedBackend):
+            yield _WatchedProgress(backend, progress)
+        else:
+            yield progress
 
 
 @final
 class _WatchedProgress:
-    """The progress of a rank, which keeps a deadline: a batch without an exchange is progress,
-    too.
-    """
+    """The progress of a rank, which tells its watchdog of every batch."""
 
     def __init__(self, backend: GroupedBackend, shown: TrainingProgress | None = None) -> None:
+        """Take the backend of the rank, and the display of progress if the rank has one."""
         self._backend = backend
         self.go_on_from = shown.go_on_from if shown else ignore
         self.on_plan = shown.on_plan if shown else ignore
@@ -284,5 +292,6 @@ class _WatchedProgress:
         self._show = shown.on_batch if shown else ignore
 
     def on_batch(self, epoch: int, images: int) -> None:
+        """Tell the watchdog that a batch is done, and advance the display."""
         self._backend.on_exchange(self._backend.exchanges)
         self._show(epoch, images)

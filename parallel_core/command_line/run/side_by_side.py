@@ -1,4 +1,4 @@
-"""`run EXPERIMENT --backend mxnet,torch`: the same work on several backends, in processes that take
+"""`run EXPERIMENT --backend mxnet,torch`: the same work on several backends, whose processes take
 turns.
 """
 
@@ -24,21 +24,20 @@ from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.result import show_answer
 
 SECONDS = 30.0
-"""For each backend, its processes' starts included."""
+"""The seconds for each backend, including the starts of its processes."""
 OF_ALL = ("backend", "engine", "devices", "device_kind", "threads", "interpreters", "json_path")
-"""The options that a comparison has too, by their parameters."""
+"""The parameters of options that a comparison has too."""
 OF_ONE = ("_path", "variants", "workers", "guess", "checkpoint", "checkpoint_steps")
-"""Ends of the parameters of those that it does not have."""
+"""The endings of parameters of options that are only for a single backend."""
 
 
 def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[str, Any]) -> None:
-    """Run an experiment on the backends that are named, and show their results beside each other,
-    with one answer.
+    """Run an experiment on several backends, and show their results side by side with one answer.
 
-    `given` are the options as they are written, by their parameters. Sizes that are not given are
-    chosen for the time, the same for all. Unless an engine is given, each backend runs on the one
-    that it takes by itself. Raises RequestError for what only one backend can do, and
-    MeasurementError if nothing could be measured.
+    `given` are the options as they are written, by parameter. Sizes that are not given are chosen
+    to fit the time, and are the same for all backends. By default each backend runs on its default
+    engine. Raises RequestError for options that are only for a single backend, and MeasurementError
+    if nothing could be measured.
     """
     values = ctx.params
     names = options.names("backend", backends.names).convert(values["backend"], None, ctx)
@@ -68,15 +67,14 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
     comparison = with_engines_that_ran(comparison)
     analysis = analyse(comparison)
     files.write_json(values["json_path"], comparison.as_json())
-    engines = {
-        one.cell.backend: one.cell.engine
-        for one in comparison.cells
-        if one.cell.engine != OWN_ENGINE
-    }
+    engines = {}
+    for results in comparison.cells:
+        if results.cell.engine != OWN_ENGINE:
+            engines[results.cell.backend] = results.cell.engine
     if len(set(engines.values())) > 1:
-        chosen = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])
+        sides = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])
         show_sentence(
-            f"{chosen}: each on the one that it takes by itself (--engine chooses one for all)",
+            f"{sides}: each on the one that it takes by itself (--engine chooses one for all)",
             console,
         )
     show_comparison(analysis, console)
@@ -86,15 +84,21 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
 
 
 def _sizes(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the experiment's own options that are given, as they are written."""
+    """Return the given options of the experiment by name, as they are written.
+
+    Raises RequestError for an option that is only for a single backend.
+    """
+    option_of_parameter = {
+        parameter.name: parameter.opts[0].removeprefix("--") for parameter in ctx.command.params
+    }
     sizes: dict[str, str] = {}
     for name, value in given.items():
         if name in OF_ALL:
             continue
-        (option,) = (one.opts[0] for one in ctx.command.params if one.name == name)
+        option = option_of_parameter[name]
         if isinstance(value, bool) or name.endswith(OF_ONE):
             raise RequestError(
-                f"{option} is for one backend at a time: leave it out, or name one backend"
+                f"--{option} is for one backend at a time: leave it out, or name one backend"
             )
-        sizes[option.removeprefix("--")] = value if isinstance(value, str) else ",".join(value)
+        sizes[option] = value if isinstance(value, str) else ",".join(value)
     return sizes

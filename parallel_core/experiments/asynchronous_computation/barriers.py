@@ -36,7 +36,7 @@ devices share cores, work on another device slows the awaited one too.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -110,10 +110,15 @@ def time_waits(trial: Trial, awaited: Work, matrix: Array, place: str, deepest: 
         WAIT: (awaited,),
         WAITALL: (awaited, unit_of_all),
     }
-    # A profiler replaces the verbs: they are looked up when they are called.
+
+    # A profiler replaces the methods of waiting: they are looked up when they are called.
+    def wait_for_first(results: list[Any]) -> None:
+        awaited_results = results[0]
+        trial.backend.wait(awaited_results[0])
+
     waits = {
-        WAIT: lambda launched: trial.backend.wait(launched[0][0]),
-        WAITALL: lambda _: trial.backend.waitall(),
+        WAIT: wait_for_first,
+        WAITALL: lambda _results: trial.backend.waitall(),
     }
     for count in depths(deepest):
         queued = Work(partial(multiplied, trial, matrix, count))

@@ -105,7 +105,8 @@ def enough_steps(trial: Trial, x: Array) -> int:
     # low; the second and third ones correct it.
     for _ in range(3):
         launch = partial(incremented, trial, x, steps)
-        seconds = min(measure(trial.backend, launch)[1] for _ in range(3)) / steps
+        fastest = min(measure(trial.backend, launch)[1] for _ in range(3))
+        seconds = fastest / steps
         steps = min(1000, max(20, round(0.01 / seconds)))
     return steps
 
@@ -211,10 +212,9 @@ def floor_left(points: Sequence[Point]) -> float | None:
 
 
 def disturbance(points: Sequence[Point], predicted: Point) -> float:
-    """Return by how many seconds increments take longer than predicted; below 0: shorter.
+    """Return by how many seconds increments take longer than predicted; negative for shorter.
 
-    They are the median of the points with the same slower side, without the point that is to be
-    predicted.
+    The seconds are the median over all points with the same slower side, but for the predicted one.
     """
     differences = []
     for point in points:

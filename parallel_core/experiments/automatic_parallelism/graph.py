@@ -190,17 +190,18 @@ def passes(backend: Backend, layers: Sequence[Array], shard: Array) -> Iterator[
     differentiate = ops.value_and_grad(
         lambda parameters, labels: ops.cross_entropy(parameters[0], labels)
     )
-    loss = labelled("loss", backend.launch(differentiate, (scores,), labels))
-    yield loss
-    by_scores = loss[1][0]
+    loss_and_gradients = labelled("loss", backend.launch(differentiate, (scores,), labels))
+    yield loss_and_gradients
+    _, (by_scores,) = loss_and_gradients
     back = pull_back(ops, lambda leaves: dense(ops, leaves[:2], leaves[2]))
     leaves = (second_layer[0], second_layer[1], units)
     gradients = labelled("layer 2 back", backend.launch(back, leaves, by_scores))
-    yield gradients[0], gradients[1]
-    by_units = gradients[2]
+    by_weight, by_bias, by_units = gradients
+    yield by_weight, by_bias
     back = pull_back(ops, partial(hidden, ops))
     gradients = labelled("layer 1 back", backend.launch(back, first_layer, by_units, images))
-    yield gradients[0], gradients[1]
+    by_weight, by_bias = gradients
+    yield by_weight, by_bias
 
 
 def add_up(ops: Ops, *gradients: Array) -> Array:

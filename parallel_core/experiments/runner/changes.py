@@ -1,4 +1,4 @@
-"""Rules on what would change an experiment's answer: the first that applies is said."""
+"""Rules on what would change an experiment's answer: the first one that applies is said."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from parallel_core.system.formatting import figure
 from parallel_core.system.machine import usable_cores
 
 UNEQUAL = 2
-"""How many times as long as the shorter part the longer one takes when they are unequal."""
+"""Two parts are unequal if the longer one takes at least this many times as long."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A result with its metrics' answers, as rules read it; noise may leave a metric none."""
+    """A result with the answers of its metrics, as rules read it; noise may leave no answer."""
 
     result: Result
     answers: Mapping[str, Sequence[Band]]
 
     def is_in(self, metric: str, *codes: str) -> bool:
-        """Return whether a metric has an answer, and no other than these."""
+        """Return whether a metric has answers, and all of them have one of the codes."""
         answers = self.answers.get(metric, ())
         return bool(answers) and all(band.code in codes for band in answers)
 
@@ -42,22 +42,23 @@ class Answered:
     @property
     def is_open(self) -> bool:
         """Whether the noise leaves the main metric open."""
-        return not next(iter(self.answers.values()), ())
+        answers_of_main = next(iter(self.answers.values()), ())
+        return not answers_of_main
 
 
 @dataclass(frozen=True)
 class Change:
-    """A rule: when it applies, and a sentence, which names an option if one would help."""
+    """A rule: whether it applies to an answer, and a sentence, which names an option if it can."""
 
     when: Callable[[Answered], bool]
     then: str | Callable[[Answered], str]
 
 
 def with_queue(then: str) -> Change:
-    """Say what should happen on an engine that queues, for a result of one that does not."""
+    """Make the rule that says what should happen on an engine with a queue, if there was none."""
 
     def sentence(answered: Answered) -> str:
-        # NumPy is the reference, and has no engine that queues.
+        # NumPy has no engine with a queue.
         if answered.result.backend["name"] == "numpy":
             return f"A backend with a queue (--backend torch): {then}."
         return f"An engine with a queue (--engine async): {then}."
@@ -66,7 +67,7 @@ def with_queue(then: str) -> Change:
 
 
 def without_queue(metric: str, codes: Sequence[str], then: str) -> Change:
-    """Say what should happen on an engine without a queue, if a metric means one of `codes`."""
+    """Make the rule that says what should happen without a queue, if a metric has these codes."""
     return Change(
         lambda answered: answered.is_in(metric, *codes),
         f"An engine without a queue (--engine sync): {then}.",
@@ -76,22 +77,23 @@ def without_queue(metric: str, codes: Sequence[str], then: str) -> Change:
 def larger(
     option: str, what: str, why: str, when: Callable[[Answered], bool] = lambda _: True
 ) -> Change:
-    """Say that twice the size would change it.
+    """Make the rule that advises twice the value of an option.
 
     For example `larger("size", "Larger matrices", "launching them matters less")`.
     """
 
     def sentence(answered: Answered) -> str:
-        size = answered.result.parameters[option]
-        return f"{what} (--{option.replace('_', '-')} {2 * size}): {why}."
+        doubled = 2 * answered.result.parameters[option]
+        written = option.replace("_", "-")
+        return f"{what} (--{written} {doubled}): {why}."
 
     return Change(when, sentence)
 
 
 def equal_parts(case: str, grown: str, option: str) -> Change:
-    """Say with which value of an option two cases would take equally long.
+    """Make the rule that says with which value of an option two cases would take equally long.
 
-    The time of the case `grown` grows as the option does.
+    The time of the case `grown` is proportional to the option.
     """
 
     def unequal(answered: Answered) -> bool:
@@ -110,34 +112,36 @@ def equal_parts(case: str, grown: str, option: str) -> Change:
 
 
 def with_variant(variant: Variant, what: str, metric: str, *codes: str) -> Change:
-    """Name a variant that would undo what a metric shows, where the backend has it."""
+    """Make the rule that names a variant, if a metric has one of `codes` and the backend has it."""
 
-    def is_there(answered: Answered) -> bool:
+    def is_available(answered: Answered) -> bool:
         kind = "gpu" if answered.on_gpus else "cpu"
         kinds = found_on(variant.name).get(answered.result.backend["name"], ())
         return kind in kinds
 
     return Change(
-        lambda answered: answered.is_in(metric, *codes) and is_there(answered),
+        lambda answered: answered.is_in(metric, *codes) and is_available(answered),
         f"{what} (--variant {variant.name}).",
     )
 
 
 def without_variant(variant: Variant, what: str) -> Change:
-    """Say what is there without a variant, for a result with it."""
-    says = f"{what} (without --variant {variant.name})."
-    return Change(
-        lambda answered: variant.name in answered.result.backend.get("variants", ()), says
-    )
+    """Make the rule that advises to leave out a variant, if the result was measured with it."""
+
+    def has_variant(answered: Answered) -> bool:
+        return variant.name in answered.result.backend.get("variants", ())
+
+    return Change(has_variant, f"{what} (without --variant {variant.name}).")
 
 
 def in_a_quiet_moment(result: Result) -> str:
-    """Say what helps against other work: fewer seconds if there is a budget, not more rounds."""
+    """Return the advice for a disturbed result: a short run, with a budget if there is one."""
     fewer_seconds = " (--budget 5)" if "budget" in result.parameters else ""
     return f"A short run in a quiet moment{fewer_seconds}."
 
 
 def _less_noise(answered: Answered) -> str:
+    """Return the advice for an open answer: more rounds, or a quiet moment if it was disturbed."""
     if not answered.result.is_undisturbed:
         return in_a_quiet_moment(answered.result)
     return (
@@ -150,7 +154,7 @@ LESS_NOISE = Change(lambda answered: answered.is_open, _less_noise)
 
 
 def more_cores(threads: Callable[[Answered], int]) -> Change:
-    """Say that more cores would change it, if more threads of devices share them."""
+    """Make the rule that advises more cores, if the devices have more threads than there are."""
 
     def sentence(answered: Answered) -> str:
         cores = figure(usable_cores())
@@ -160,7 +164,7 @@ def more_cores(threads: Callable[[Answered], int]) -> Change:
 
 
 def _threads(answered: Answered) -> int:
-    """Return how many threads the CPU devices have."""
+    """Return the number of threads of all CPU devices together."""
     backend = answered.result.backend
     cpus = [device for device in answered.devices if device.startswith("cpu")]
     workers = int(backend.get("workers_per_device", 1))

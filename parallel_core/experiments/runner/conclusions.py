@@ -1,4 +1,4 @@
-"""Conclusions: from a trial to a result, with what is invalid or disturbed, bands and sentences."""
+"""Conclusions: from a trial to its result, with problems, disturbances, bands and an answer."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -37,8 +37,8 @@ def conclude(
 ) -> Result:
     """Return the result of a trial.
 
-    Values that are not NumPy's invalidate it. So do a case that is faster than its parts and a
-    metric beyond what is possible, but these are disturbances, not errors of the program.
+    The result is invalid if values differ from NumPy's, if a case is faster than its parts, or if a
+    metric is larger than is possible. The last two are disturbances, not errors of the program.
     """
     intervals = _intervals(metrics, trial)
     result = _measured(experiment, trial, intervals, curves, counts)
@@ -60,7 +60,7 @@ def conclude(
 
 
 def _intervals(metrics: Sequence[Metric], trial: Trial) -> dict[str, Interval]:
-    """Return the metrics that were measured, in their order, then what else the program found."""
+    """Return the intervals of all figures by name: of metrics in their order, then of the rest."""
     intervals = {}
     for metric in metrics:
         interval = trial.figures.get(metric.name) or metric.measured(trial.cases)
@@ -76,11 +76,11 @@ def _measured(
     curves: Curves | None,
     counts: Sequence[Count],
 ) -> Result:
-    """Return the result with all that was measured, before anything is said of it."""
+    """Return the result with all that was measured, and without an answer."""
     cases = tuple(trial.cases.values())
     described = dict(trial.described)
     series = {**_series(curves, trial), **described.pop("series", {})}
-    # In the order in which they are declared: the first answers the question.
+    # Counts keep the order in which they are declared: the first one answers the question.
     counted = {
         count.name: trial.counts[count.name] for count in counts if count.name in trial.counts
     }
@@ -90,7 +90,7 @@ def _measured(
         if math.isfinite(interval.low) and math.isfinite(interval.high)
     }
     largest_error = largest_of(trial.errors.values()) if trial.errors else 0.0
-    # Cases of one interleaving share a watch.
+    # Cases that were timed together share a watch, which counts once.
     watches = {id(case.watch): case.watch for case in cases if case.watch}
     return Result(
         experiment=experiment,
@@ -109,11 +109,11 @@ def _measured(
 
 
 def _wrong_values(trial: Trial) -> list[str]:
-    """Say which values are not NumPy's."""
+    """Say which values differ from NumPy's."""
     return [
         f"{what} differ from NumPy's by {error:.1e} of the largest element"
         for what, error in trial.errors.items()
-        # True of NaN too.
+        # NaN is not below any bound.
         if not error < LARGEST_ERROR
     ]
 
@@ -132,13 +132,14 @@ def _impossible_times(trial: Trial) -> list[str]:
 def _codes(
     metrics: Sequence[Metric], counts: Sequence[Count], result: Result
 ) -> dict[str, str | None]:
-    """Return the codes of what a result's counts and metrics mean; None where several are left."""
+    """Return the code of the band of each count and metric; None if the noise leaves it open."""
     codes: dict[str, str | None] = {}
     for count in counts:
         if count.name in result.counts:
             codes[count.name] = count.band_of(result).code
     for name, bands in answers_of(metrics, result).items():
-        codes[name] = bands[0].code if len(bands) == 1 else None
+        is_decided = len(bands) == 1
+        codes[name] = bands[0].code if is_decided else None
     return codes
 
 
@@ -148,13 +149,14 @@ def _is_busy(result: Result) -> bool:
 
 
 def _is_open(metrics: Sequence[Metric], result: Result) -> bool:
-    """Return whether no metric with bands has an answer, and the main one is among these."""
+    """Return whether the noise leaves all metrics with bands open, and the main metric too."""
     answers = answers_of(metrics, result)
     if not answers or any(answers.values()):
         return False
     main = metrics[0]
-    # A main figure without bands is an answer by itself, if it is said.
-    return bool(main.bands) or not main.said(result)
+    # A main metric without bands is an answer by itself, if it is said.
+    answers_by_itself = not main.bands and main.said(result)
+    return not answers_by_itself
 
 
 def answer_of(
@@ -163,19 +165,19 @@ def answer_of(
     result: Result,
     counts: Sequence[Count] = (),
 ) -> Answer:
-    """Say what a result means, by its counts and metrics, and what would change it.
+    """Say what a result means, by its counts and metrics, and what would change the answer.
 
-    Of an invalid one say why it is. If others took so much of the cores that every figure is
-    inconclusive, the counts alone answer; without them there is no verdict.
+    If the result is invalid, the answer says why. If the times are disturbed, only the counts
+    answer; without counts there is no verdict.
     """
     errors = [problem for problem in result.problems if problem not in result.disturbances]
     if errors:
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
-    order = sentences_of(counts, result)
+    by_counts = sentences_of(counts, result)
     if result.disturbances:
-        return Answer((*order, *_no_clock(result)), in_a_quiet_moment(result))
+        return Answer((*by_counts, *_no_clock(result)), in_a_quiet_moment(result))
     by_clock = _sentences_by_clock(metrics, counts, result)
-    sentences = [*order, *by_clock]
+    sentences = [*by_counts, *by_clock]
     said = _said(metrics, counts, result)
     if said and not sentences:
         sentences = [NOTHING.format(said[0].name)]
@@ -184,9 +186,9 @@ def answer_of(
 
 
 def _said(metrics: Sequence[Metric], counts: Sequence[Count], result: Result) -> list[Metric]:
-    """Return the metrics of which an answer says something: the main one, and those with bands.
+    """Return the metrics that an answer may speak of: the main one, and others with bands.
 
-    Of the figures that counts answer for, the main one alone says what the clock adds.
+    Another metric is left out if a count answers the same question.
     """
     counted = _metrics_of_counts(counts, result)
     said = []
@@ -201,7 +203,7 @@ def _said(metrics: Sequence[Metric], counts: Sequence[Count], result: Result) ->
 def _sentences_by_clock(
     metrics: Sequence[Metric], counts: Sequence[Count], result: Result
 ) -> list[str]:
-    """Say what the metrics of an answer mean that were measured."""
+    """Return a sentence for each metric that an answer may speak of and that was measured."""
     counted = _metrics_of_counts(counts, result)
     sentences = []
     for metric in _said(metrics, counts, result):
@@ -212,7 +214,7 @@ def _sentences_by_clock(
 
 
 def _metrics_of_counts(counts: Sequence[Count], result: Result) -> set[str]:
-    """Return the names of the metrics for which a result's counts answer."""
+    """Return the names of the metrics whose question a count of the result answers."""
     return {count.metric for count in counts if count.name in result.counts}
 
 
@@ -220,15 +222,14 @@ def _what_would_change(changes: Sequence[Change], answered: Answered) -> str:
     """Say what would change an answer, by the first rule that applies; empty if none does."""
     for change in changes:
         if change.when(answered):
-            return change.then if isinstance(change.then, str) else change.then(answered)
+            if isinstance(change.then, str):
+                return change.then
+            return change.then(answered)
     return ""
 
 
 def _no_clock(result: Result) -> tuple[str, ...]:
-    """Say why the times of a disturbed result mean nothing.
-
-    That is no verdict, unless order was counted.
-    """
+    """Say why the times of a disturbed result mean nothing, and without counts: no verdict."""
     if not result.counts:
         return (IMPOSSIBLE,) if result.problems else result.disturbances
     if result.problems:
@@ -238,7 +239,10 @@ def _no_clock(result: Result) -> tuple[str, ...]:
 
 
 def _series(curves: Curves | None, trial: Trial) -> Mapping[str, Any]:
-    """Return the points of the curves, and the values at them; NaN where a curve has none."""
+    """Return the series of the points of all curves, and of each curve's values at the points.
+
+    The value is NaN if a curve lacks a point.
+    """
     if curves is None or not trial.points:
         return {}
     points = sorted(set().union(*trial.points.values()))
@@ -252,7 +256,7 @@ def _series(curves: Curves | None, trial: Trial) -> Mapping[str, Any]:
 def _excesses(
     metrics: Sequence[Metric], intervals: Mapping[str, Interval], result: Result
 ) -> tuple[list[str], list[str]]:
-    """Say of which metrics more was measured than is possible: within the noise, and beyond it."""
+    """Say which metrics are larger than is possible: first within the noise, then beyond it."""
     within_noise: list[str] = []
     beyond_noise: list[str] = []
     for metric in metrics:

@@ -1,10 +1,9 @@
-"""Counts of a run: order, which other work on the machine hardly changes.
+"""Counts of a run: for how many things an order was seen that only a queue allows.
 
-It stretches every time. A count says of how many things an order was seen that only a queue allows:
-of ten results, how many were not there when their calls had returned. It comes from repetitions of
-one case before a witness, mostly the framework's own profiler, whose spans have one clock: when
-each call began and returned, and when each operation began and ended. No time enters it, so it
-needs no quiet moment.
+For example: of ten results, how many were not there when their calls had returned. A witness,
+mostly the framework's own profiler, records when each call began and returned, and when each
+operation began and ended, in a few repetitions of a case. Other work on the machine lengthens every
+time, but hardly changes the order, so a count needs no quiet moment.
 """
 
 import re
@@ -25,51 +24,50 @@ from parallel_core.measurement.timing import Timing, without_garbage_collection
 from parallel_core.system.formatting import percent
 
 IN_PART, MOSTLY = 0.2, 2 / 3
-"""The shares from which on an order was kept in part, and mostly.
+"""The shares of things from which on an order was seen in part, and mostly.
 
-An engine without a queue shows it in none of what is counted, one with queues in nearly all; where
-other programs take the cores, in up to a quarter less.
+An engine without a queue shows it for nothing, and an engine with queues for nearly everything, or
+for up to a quarter less if other programs take the cores.
 """
 REPETITIONS, MOST_REPETITIONS = 2, 6
-"""How many repetitions are recorded, and at most if they disagree on the answer and no more were
-asked for.
+"""The usual number of recorded repetitions, and their number as long as they disagree on the
+answer.
 """
 AT_ONCE = 10
-"""How many repetitions one recording holds at most."""
+"""The most repetitions in one recording."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """A question of order that a case answers: what is counted, and what each share of it means."""
+    """A question of order that a case answers: the count, and the meanings of its shares."""
 
     name: str
     """Its key in a result's JSON."""
     counted: str
-    """What stands behind the numbers: `results were not there when their calls had returned`."""
+    """The words after the numbers: `results were not there when their calls had returned`."""
     bands: tuple[Band, ...]
-    """The meanings of shares, in ascending order; `Band.start` is a share of all."""
+    """The meanings of shares, in ascending order; `Band.start` is a share of all things."""
     case: str = ""
-    """The case that is repeated, or the last that differs from it in numbers only."""
+    """The case that is repeated, or else the last one that differs from it in numbers only."""
     tally: Tallying | None = None
-    """How it is counted in a repetition of the case; None: the program counts (`Trial.count`)."""
+    """The function that counts in a repetition; None if the program counts (`Trial.count`)."""
     runs: int = 1
-    """How often the case runs in a repetition: more often if it is about as short as a scheduler's
-    slice. Counts of one case run it equally often.
+    """The runs of the case in a repetition: several if a run is as short as a scheduler's slice.
+
+    All counts of a case have the same number.
     """
     alongside: Callable[[Repetition], float] | None = None
-    """What share of the copies' time lay beside the computation, if it is about copies."""
+    """For copies, the function that returns the share of their time beside the computation."""
     metric: str = ""
-    """The figure that says how much it brings, by the clock."""
+    """The name of the metric that answers the same question by the clock."""
     title: str = ""
-    """The question that it answers in a table of all experiments."""
+    """The heading in a table of all experiments."""
     error: str = ""
-    """What an engine did wrong if a repetition counts any, which makes the result invalid; empty
-    if nothing.
-    """
+    """What the engine did wrong if the count is above 0: the result is invalid then; or empty."""
 
     def band(self, count: int, of: int) -> Band:
-        """Return the band in which a count lies."""
-        reached = [band for band in self.bands if count / of >= band.start]
+        """Return the band in which the share `count / of` lies."""
+        reached = [band for band in self.bands if band.start <= count / of]
         return reached[-1]
 
     def band_of(self, result: Result) -> Band:
@@ -78,14 +76,14 @@ class Count:
         return self.band(counted.count, counted.of)
 
     def problem(self, counted: Counted) -> str:
-        """Say what the engine did wrong, by the repetition that counted most; empty if nothing."""
+        """Say what the engine did wrong, by the repetition with the highest count; or empty."""
         most = max(counted.repetitions)
         if not self.error or most == 0:
             return ""
         return f"{most} of {counted.of} {self.error}"
 
     def written(self, counted: Counted) -> str:
-        """Write a count with what was counted, and the copies' time alongside as a share."""
+        """Write a count in words: `24 of 25 multiplications ran while a result was copied`."""
         written = f"{write(counted)} {self.counted}"
         if counted.alongside:
             written += f" (alongside: ~{percent(counted.alongside)} of the copies' time)"
@@ -93,13 +91,18 @@ class Count:
 
 
 def sentences_of(counts: Sequence[Count], result: Result) -> list[str]:
-    """Say what a result's counts mean, and the counts: a sentence for each meaning."""
+    """Return a sentence for each meaning of a result's counts, with the counts that mean it."""
     counts_by_meaning: dict[str, list[str]] = {}
     for count in counts:
         if count.name in result.counts:
+            meaning = count.band_of(result).says
             written = count.written(result.counts[count.name])
-            counts_by_meaning.setdefault(count.band_of(result).says, []).append(written)
-    return [f"{says}: {'; '.join(written)}." for says, written in counts_by_meaning.items()]
+            counts_by_meaning.setdefault(meaning, []).append(written)
+    sentences = []
+    for meaning, written_counts in counts_by_meaning.items():
+        all_counts = "; ".join(written_counts)
+        sentences.append(f"{meaning}: {all_counts}.")
+    return sentences
 
 
 def write(counted: Counted) -> str:
@@ -113,12 +116,14 @@ def record_counts(
     backend: Backend,
     fewest: int = REPETITIONS,
 ) -> dict[str, Counted]:
-    """Record repetitions of the counts' cases before a witness, and count in each.
+    """Record repetitions of cases before a witness, count in each, and return the middle counts.
 
-    `takes` repeat a case. The `fewest` repetitions are recorded, and more while their counts mean
-    different things; the middle one counts. Nothing is counted if nothing sees the order on this
-    backend, or of a case that was not timed. Raises BackendError, OSError or ValueError if the
-    profiler fails or leaves no trace that can be read.
+    `takes` are functions that run a case, by its name; a count without its case is left out. At
+    least `fewest` repetitions are recorded, and more while their counts lie in different bands.
+    Nothing is counted if there is no witness for the backend.
+
+    Raises BackendError, OSError or ValueError if the profiler fails or leaves no trace that can be
+    read.
     """
     witness = witness_for(backend)
     if witness is None:
@@ -152,7 +157,7 @@ def record_counts(
 
 @dataclass
 class _Counting:
-    """A count that is taken: its case, and what was counted in repetitions so far."""
+    """A count in progress: its case, and the tallies of the repetitions so far."""
 
     count: Count
     tally: Tallying
@@ -162,7 +167,7 @@ class _Counting:
     """The shares of the copies' time that lay beside the computation."""
 
     def add(self, repetition: Repetition) -> None:
-        """Count in a repetition, unless its trace lacks what is counted: then it says nothing."""
+        """Add the tally of a repetition, unless its recording lacks the things to count."""
         tally = self.tally(repetition)
         if not tally.of:
             return
@@ -172,42 +177,42 @@ class _Counting:
 
 
 def _run_often(take: Callable[[], object], runs: int) -> None:
-    """Run a case several times, one after the other."""
+    """Run a case `runs` times, one after the other."""
     for _ in range(runs):
         take()
 
 
 def _case_among(names: Iterable[str], case: str) -> str:
-    """Return the name of a case, or of the last that differs from it in numbers only.
+    """Return a case's name if it is among the names.
 
-    It is empty if there is none.
+    Otherwise return the last name that differs from it in numbers only; empty if there is none.
     """
     names = list(names)
     if case in names:
         return case
-    of_other_numbers = [name for name in names if without_numbers(name) == without_numbers(case)]
-    return of_other_numbers[-1] if of_other_numbers else ""
+    similar = [name for name in names if without_numbers(name) == without_numbers(case)]
+    return similar[-1] if similar else ""
 
 
 def without_numbers(case: str) -> str:
-    """Return a case's name without sizes and counts: `native, 4 MiB` is like `native, 64 KiB`."""
+    """Return a case's name without sizes and numbers: `native, ` for `native, 4 MiB`."""
     return re.sub(r"\d+(?: [KMG]iB)?", "", case)
 
 
 def needs_more(count: Count, tallies: Sequence[Tally], fewest: int = REPETITIONS) -> bool:
-    """Return whether more tallies are needed: there are fewer than asked for, or they disagree.
+    """Return whether more tallies are needed: there are too few, or they lie in different bands.
 
-    What cannot be tallied needs no more.
+    If there are none, the repetitions cannot be tallied, and more would not help.
     """
     codes = {count.band(tally.seen, tally.of).code for tally in tallies}
-    most = MOST_REPETITIONS if len(codes) > 1 else 0
-    return 0 < len(tallies) < max(fewest, most)
+    needed = max(fewest, MOST_REPETITIONS) if len(codes) > 1 else fewest
+    return 0 < len(tallies) < needed
 
 
 def middle(tallies: Sequence[Tally], witness: str, shares: Sequence[float] = ()) -> Counted:
-    """Return the tally with the middle share, and what each repetition gave.
+    """Return the count of the tally with the middle share, with the counts of all repetitions.
 
-    `shares` are those of the copies' time that lay beside the computation; their median counts.
+    `shares` are the shares of the copies' time beside the computation, of which the median is kept.
     """
     by_share = sorted(tallies, key=lambda tally: tally.seen / tally.of)
     chosen = by_share[(len(by_share) - 1) // 2]
@@ -225,14 +230,14 @@ def middle(tallies: Sequence[Tally], witness: str, shares: Sequence[float] = ())
 def recorded(
     cases: Mapping[str, Callable[[], object]], witness: Witness, backend: Backend, repetitions: int
 ) -> dict[str, list[Repetition]]:
-    """Repeat cases before a witness, and return what each of their `repetitions` did."""
-    # Bound before the verbs are marked: these waits are no part of a case.
+    """Repeat each case before a witness, and return its `repetitions` by its name."""
+    # This is the verb before it is marked: waits between repetitions are not the program's.
     wait_unmarked = backend.waitall
 
     def repeat(mark: Mark) -> None:
         for name, take in cases.items():
             tell(f"counting: {name}", 0.9)
-            # A thread's first events cost a profiler more than the rest.
+            # The first run is not recorded: a thread's first events cost a profiler more.
             take()
             for _ in range(repetitions):
                 wait_unmarked()
@@ -247,7 +252,7 @@ def recorded(
 
 
 def repetitions_of(timeline: Timeline, case: str, devices: int) -> Iterator[Repetition]:
-    """Iterate over the repetitions of a case in a timeline."""
+    """Yield the repetitions of a case in a timeline."""
     for name, start, end in timeline.cases:
         if name == case:
             spans = [span for span in timeline.columns if start <= span.start <= end]

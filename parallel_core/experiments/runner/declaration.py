@@ -44,12 +44,12 @@ CHAPTERS: Mapping[str, str] = MappingProxyType(
 """The titles of the book's chapters, by the packages that hold their experiments."""
 
 OF_PRODUCTS = (KERNELS_OF_PRODUCTS, MATRIX_PRECISION)
-"""The settings of variants that make a difference where matrices are multiplied, and only there."""
+"""The settings of variants that matter to experiments in which matrices are multiplied."""
 OF_COPIES = (*OF_PRODUCTS, COPY_ON_COMPUTE_QUEUE.setting)
-"""The same where results are copied too."""
+"""The settings that matter if results are copied too."""
 
 SIZE_IN_NAME = re.compile(r"\d+( \w+)?")
-"""As in `native, 4 MiB`."""
+"""A size in the name of a case, as in `native, 4 MiB`."""
 
 Mode = Literal["full", "quick"]
 
@@ -60,103 +60,103 @@ class Exercise:
 
     number: int
     question: str
-    """What it asks, in a few words."""
+    """The exercise's question in a few words."""
     edition: str = ""
-    """The framework whose edition of the chapter has it; empty if all have."""
+    """The framework whose edition of the chapter has the exercise; empty if all editions do."""
     options: str = ""
-    """What answers it in the experiment's command, if the command alone does not."""
+    """The options with which the experiment's command answers the exercise, if it needs any."""
 
     @property
     def title(self) -> str:
-        """The exercise's place in the chapter."""
+        """The exercise's number and edition: `exercise 1 of the MXNet edition`."""
         edition = f" of the {self.edition} edition" if self.edition else ""
         return f"exercise {self.number}{edition}"
 
 
 class Layer(NamedTuple):
-    """A layer of what an operation takes, on top of the layers before it."""
+    """A layer of the time that an operation takes, on top of the layers before it."""
 
     name: str
     style: Literal["compute", "host", "exchange", "wait"]
-    """The kind of work, which its colour says."""
+    """The kind of work, which decides the layer's colour."""
     case: str
     """The case that consists of this layer and those before it."""
     is_bare: bool = False
-    """Whether it is the case's operations as units alone (`Case.bare_seconds`)."""
+    """Whether the layer is the bare time of the case (`Case.bare_seconds`)."""
 
 
 @dataclass(frozen=True)
 class Experiment:
     """An experiment as the command line, a comparison and a report know it.
 
-    The docstring of its module explains it.
+    The docstring of its module is its explanation.
     """
 
     name: str
     summary: str
-    """Its question in at most 45 characters, for lists; `--explain` has it in full."""
+    """The question in at most 45 characters, for lists; `--explain` shows it in full."""
     position: int
-    """Its place in the chapter's list."""
+    """The number of the experiment in the chapter's list."""
     case: str
     """The case whose times a comparison sets side by side first."""
     program: Callable[..., None]
-    """A function of a trial and the parameters, which are annotated with `Parameter`; and of data,
-    if it trains.
+    """A function of a trial, of a data set if it trains, and of parameters that are annotated with
+    `Parameter`.
     """
     metrics: tuple[Metric, ...]
-    """The figures, first that which answers the question."""
+    """The figures; the first one answers the question."""
     counts: tuple[Count, ...] = ()
-    """What is counted, first that which answers the question."""
+    """The counts; the first one answers the question."""
     changes: tuple[Change, ...] = ()
-    """What would change the answer: the first rule that applies is said."""
+    """The rules on what would change the answer; the first one that applies is said."""
     usual_deviation: float = USUAL_DEVIATION
-    """How far apart the logarithms of its time in several processes usually are."""
+    """The usual deviation of the logarithm of the experiment's time between processes."""
     rounds: int | None = 5
-    """How often everything is timed unless it is given; None: it has no such option."""
+    """The default number of rounds; None if there is no such option."""
     budget: float | None = 15.0
-    """Seconds that it may take after the framework's import; None: it has no such option."""
+    """The default seconds after the framework's import; None if there is no such option."""
     queued_case: str = ""
-    """The case that shows best how long before the end of the work control returns; `case` unless
-    it is given.
-    """
+    """The case that shows best how early control returns; by default `case`."""
     drawn_case: str = ""
-    """The case whose timeline is drawn; `case` unless it is given."""
+    """The case whose timeline is drawn; by default `case`."""
     options: Mapping[Mode, Mapping[str, int | str]] = field(default_factory=dict)
-    """The options that a comparison runs it with, in full and with --quick."""
+    """The options with which a comparison runs the experiment, in full and with --quick."""
     exercises: tuple[Exercise, ...] = ()
-    """The exercises of the chapter that it answers."""
+    """The exercises of the chapter that the experiment answers."""
     contains: tuple[str, ...] = ()
-    """The names of its parts for which a reader may look."""
+    """The names of parts of the experiment that a reader may look for."""
     remark: str = ""
     """The figure, example or remark of the chapter that it is about, if it answers no exercise."""
     settings: tuple[str, ...] | None = None
-    """The settings of variants that make a difference in it; None: all."""
+    """The settings of variants that matter to the experiment; None: all settings."""
     devices: int = 2
-    """Logical devices unless the user chooses; a comparison gives it at least as many."""
+    """The default number of logical devices, and the fewest in a comparison."""
     curves: Curves | None = None
-    """What is drawn of its series, if it sweeps over something."""
+    """The curves that are drawn of its series, if it sweeps over something."""
     key_timeline: int = 0
-    """The rank of its timeline in a report, whose first screen shows the first that is there; 0: it
-    shows none.
+    """The rank of its timeline: a report's first screen shows the one with the lowest rank above 0
+    that is there.
     """
     layers: tuple[Layer, ...] = ()
-    """What each of its `steps` takes, if that is drawn in layers."""
+    """The layers of each operation's time, if they are drawn."""
     predictions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By what is predicted, the metrics that are drawn beside each other: `measured` and others."""
+    """For each prediction, the metrics that are drawn side by side, by label: `measured`, …"""
     between_processes: Callable[..., None] | None = None
     """The program of each of several processes, if the experiment can run on several."""
     extent: Callable[..., tuple[int, int]] | None = None
-    """For a training: a function of the backend and the program's arguments: the epochs, and the
-    images of each.
+    """For a training, a function that returns the number of epochs and the images of an epoch, from
+    the backend and the program's arguments.
     """
 
     def __post_init__(self) -> None:
+        """Let cases that are not declared be the main case."""
         for name in ("queued_case", "drawn_case"):
-            object.__setattr__(self, name, getattr(self, name) or self.case)
+            declared = getattr(self, name)
+            object.__setattr__(self, name, declared or self.case)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters for which its command has options: the program's, and the runner's."""
+        """The parameters that are options of the command: the program's, and the runner's."""
         parameters = list(parameters_of(self.program))
         for parameter in TIMING:
             default = getattr(self, parameter.name)
@@ -166,10 +166,11 @@ class Experiment:
 
     @cached_property
     def parameters_by_option(self) -> Mapping[str, Parameter]:
-        """The parameters by the names of their options; a dataclass stands for its fields."""
+        """The parameters by the names of their options; the fields of a dataclass are options."""
         by_option = {}
         for declared in self.parameters:
-            for parameter in declared.fields.values() if declared.fields else (declared,):
+            fields = list(declared.fields.values())
+            for parameter in fields or [declared]:
                 by_option[parameter.option] = parameter
         return by_option
 
@@ -184,23 +185,24 @@ class Experiment:
         )
 
     def sizes_chosen_in(self, result: Result, given: Container[str]) -> dict[str, Any]:
-        """Return the values that a run chose to suit the machine, by option.
+        """Return the values that a run chose to suit the machine, by the parameters' names.
 
-        `given` are the options that it was given, and so did not choose.
+        `given` are the options that the user gave, so that the run did not choose them.
         """
-        chosen = set(self.calibrated)
+        not_chosen: set[str] = set()
         for parameter in self.parameters:
             if parameter.option in given:
-                chosen -= {parameter.name, parameter.sweeps}
-        return {name: result.parameters[name] for name in self.calibrated if name in chosen}
+                not_chosen |= {parameter.name, parameter.sweeps}
+        chosen = [name for name in self.calibrated if name not in not_chosen]
+        return {name: result.parameters[name] for name in chosen}
 
     @property
     def main(self) -> Metric:
-        """The figure that answers the question."""
+        """The metric that answers the question."""
         return self.metrics[0]
 
     def metric_named(self, name: str) -> Metric:
-        """Return the metric of a name; for a figure that is no metric, one that has only a name."""
+        """Return the metric of a name; if none is declared, a metric with this name alone."""
         for metric in self.metrics:
             if metric.name == name:
                 return metric
@@ -208,26 +210,29 @@ class Experiment:
 
     @property
     def chapter(self) -> str:
-        """The title of the chapter whose package its module is in."""
-        return CHAPTERS[self.program.__module__.split(".")[2]]
+        """The title of the chapter, whose package contains the experiment's module."""
+        package = self.program.__module__.split(".")[2]
+        return CHAPTERS[package]
 
     @property
     def occasion(self) -> str:
-        """The exercises, or the remark, that it is about; empty for a demonstration."""
+        """The exercises or the remark that the experiment is about; empty for a demonstration."""
         if self.exercises:
             return listed([exercise.title for exercise in self.exercises])
         return self.remark
 
     @property
     def question(self) -> str:
-        """Its question: the first paragraph of its module's docstring, after the subject."""
-        docstring = inspect.getdoc(sys.modules[self.program.__module__]) or ""
+        """The question: the first paragraph of the module's docstring, after the subject."""
+        module = sys.modules[self.program.__module__]
+        docstring = inspect.getdoc(module) or ""
         paragraph, _, _ = docstring.partition("\n\n")
-        _, _, question = " ".join(paragraph.split()).partition(": ")
+        in_one_line = " ".join(paragraph.split())
+        _subject, _, question = in_one_line.partition(": ")
         return question[:1].upper() + question[1:]
 
     def program_on(self, backend: Backend) -> Callable[..., None]:
-        """Return the program for a backend: another one if it is one of several processes."""
+        """Return the program to run on a backend; one of several processes may have another one."""
         is_one_of_several = isinstance(backend, GroupedBackend) and backend.group.size > 1
         if is_one_of_several and self.between_processes is not None:
             return self.between_processes
@@ -241,13 +246,13 @@ class Experiment:
         sizes_chosen: bool = False,
         **options: Any,
     ) -> Result:
-        """Run the program on a backend: choose sizes that are not given, time, check, count, and
-        conclude.
+        """Run the program on a backend, and return the result.
 
-        If the run chose all its sizes and too few rounds fit the budget, it starts again with a
-        smaller size, and with half of the budget if less is left. At least `count` repetitions are
-        recorded; with 0 nothing is counted. With `sizes_chosen` the given sizes are a comparison's,
-        and no user's.
+        The run chooses sizes that are not given, times, checks, counts and concludes. If it chose
+        all sizes and too few rounds fit the budget, it starts again with a smaller size, in the
+        seconds that are left, at least half of the budget. `count` is the fewest repetitions that
+        are recorded; with 0 nothing is counted. With `sizes_chosen` no user gave the sizes: a
+        comparison or another process of the same run chose them.
         """
         values = self._values_of(options)
         wanted_rounds = 0
@@ -267,15 +272,21 @@ class Experiment:
             self._measure(trial, values)
         if count:
             self._record_counts(trial)
-        for declared in self.counts:
-            if declared.name in trial.counts:
-                problem = declared.problem(trial.counts[declared.name])
-                if problem:
-                    trial.problems.append(problem)
+        trial.problems += self._problems_of_counts(trial)
         return conclude(self.name, trial, self.metrics, self.changes, self.curves, self.counts)
 
+    def _problems_of_counts(self, trial: Trial) -> list[str]:
+        """Say which counts show an error of the engine."""
+        problems = []
+        for count in self.counts:
+            if count.name in trial.counts:
+                problem = count.problem(trial.counts[count.name])
+                if problem:
+                    problems.append(problem)
+        return problems
+
     def _record_counts(self, trial: Trial) -> None:
-        """Count what is declared, in recorded repetitions; a note says why if it is impossible."""
+        """Record repetitions and keep their counts; if that fails, a note says why."""
         try:
             trial.counts |= record_counts(
                 self.counts, trial.takes, trial.backend, trial.repetitions
@@ -284,7 +295,10 @@ class Experiment:
             trial.notes.append(f"Nothing was counted: {error}.")
 
     def _values_of(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options, and the defaults of parameters that are not among them."""
+        """Return the values of all parameters by name: the options, and defaults for the rest.
+
+        A parameter that is swept gets the largest value of its sweep.
+        """
         values = {parameter.name: parameter.default for parameter in self.parameters}
         values |= options
         for parameter in self.parameters:
@@ -293,8 +307,9 @@ class Experiment:
         return values
 
     def _chooses_all_sizes(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a run with these values chooses its size and all else that it may."""
-        return "size" in self.calibrated and all(values[name] is None for name in self.calibrated)
+        """Return whether a run with these values chooses its size and all other such parameters."""
+        has_size = "size" in self.calibrated
+        return has_size and all(values[name] is None for name in self.calibrated)
 
     def _trial(
         self,
@@ -305,37 +320,41 @@ class Experiment:
         *,
         count: int,
     ) -> Trial:
-        """Return a trial that has measured nothing yet, with a smaller budget if one is given."""
+        """Return a new trial; a `budget` replaces the one among the values."""
         shown: dict[str, Any] = {}
         for parameter in self.parameters:
             shown |= written(parameter, values[parameter.name])
         timing = {name: values[name] for name in self._timing_names}
         if budget is not None:
             timing["budget"] = budget
-        counted: set[str] = set()
+        counted_cases: set[str] = set()
         if count:
-            counted = {declared.case for declared in self.counts if declared.case}
-        return Trial(backend, shown, **timing, counted=counted, fewest=fewest, repetitions=count)
+            counted_cases = {declared.case for declared in self.counts if declared.case}
+        return Trial(
+            backend, shown, **timing, counted=counted_cases, fewest=fewest, repetitions=count
+        )
 
     def _measure(self, trial: Trial, values: Mapping[str, Any]) -> None:
-        """Choose what has no value, run the program, and time what it registered."""
-        arguments = {**values, **choose(trial, self.parameters)}
+        """Choose the missing values, run the program, and time the cases that it registered."""
+        chosen = choose(trial, self.parameters)
+        arguments = {**values, **chosen}
         for name in self._timing_names:
             del arguments[name]
-        self.program_on(trial.backend)(trial, **arguments)
+        program = self.program_on(trial.backend)
+        program(trial, **arguments)
         trial.run()
 
     @property
     def _timing_names(self) -> list[str]:
-        """The runner's own options that the experiment has."""
+        """The names of the runner's options (`rounds`, `budget`) that the experiment has."""
         return [name for name in ("rounds", "budget") if getattr(self, name) is not None]
 
 
 def shown_case(names: Sequence[str], usual: str) -> str:
-    """Return the name of the case to show: the usual one, or the one that is most like it.
+    """Return the name of the case to show: the usual one, if it is among the names.
 
-    That is the last that differs from it in sizes only, or else the last of all; empty if there is
-    none.
+    Otherwise it is the last name that differs from the usual one in sizes only, or else the last
+    name; empty if there are no names.
     """
     if usual in names:
         return usual
@@ -346,9 +365,9 @@ def shown_case(names: Sequence[str], usual: str) -> str:
 
 
 def _size_for_rounds(trial: Trial, seconds_of_round: float, seconds: float, rounds: int) -> int:
-    """Return the size with which a trial's warm-up and rounds fit into `seconds`.
+    """Return the size, at most the trial's own, with which a warm-up and the rounds fit `seconds`.
 
-    It is at most the trial's size, with which a round has taken `seconds_of_round`.
+    With the trial's own size a round took `seconds_of_round`.
     """
     size: int = trial.parameters["size"]
     # The warm-up takes as long as a round.

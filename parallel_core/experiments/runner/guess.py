@@ -1,8 +1,8 @@
-"""A reader's guess of a figure or of a count, compared with what was measured or counted.
+"""A reader's guess of a figure or of a count, compared with the result.
 
-A guess of a figure is too low, too high or within what was measured: its interval decides, which
-what others took of the machine widens. A guess of a count is right if it means the same as what was
-counted; order is exact, so it is judged even where the clock gives no verdict.
+A guess of a figure is too low, too high or within the measured interval. A guess of a count is
+right if it lies in the same band as the count. A count is exact, so a guess of it is judged even if
+the clock gives no verdict.
 """
 
 import math
@@ -23,7 +23,7 @@ from parallel_core.system.errors import RequestError
 
 Judgement: TypeAlias = Literal["within", "too low", "too high", "open"]
 Guessed: TypeAlias = float | Tally
-"""A value of a figure, or a count."""
+"""A guessed figure, or a guessed count."""
 
 REASONS: Mapping[Judgement, str] = {
     "within": "your guess is within what was measured",
@@ -35,32 +35,32 @@ RIGHT = "your guess is right"
 SAME_ANSWER = "{}, but means the same"
 INVALID = "the result is invalid, so nothing is said of your guess ({})"
 COUNT = re.compile(r"\s*(\d+)\s*(?:/|of)\s*(\d+)\s*")
-"""As in `10/10`, and in `10 of 10`."""
+"""A count as it is written: `10/10`, or `10 of 10`."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A guess of a figure or a count of a result, what was found, and how the two compare."""
+    """A guess of a figure or a count, beside the result's, and how the two compare."""
 
     name: str
     """The name of the metric or of the count."""
     value: Guessed
     judgement: Judgement
     reason: str
-    """How the guess compares with what was found, or why that stays open, without a full stop."""
+    """How the guess compares with the result, or why that stays open, without a full stop."""
     guessed_in_words: str
     """The guess in the unit of its figure."""
     found_in_words: str
-    """The figure with its bounds: `0.93 (0.90–0.96)`; or the count: `24 of 25`."""
+    """The result's figure with its bounds, `0.93 (0.90–0.96)`, or its count, `24 of 25`."""
 
     @property
     def found_by(self) -> str:
-        """Whether it was `measured` or `counted`."""
+        """`measured` for a figure, `counted` for a count."""
         return "counted" if isinstance(self.value, Tally) else "measured"
 
     @property
     def sentence(self) -> str:
-        """Guess, result and judgement in a sentence."""
+        """The guess, the result and the judgement in one sentence."""
         return (
             f"You guessed {self.guessed_in_words}; {self.found_by} {self.found_in_words}: "
             f"{self.reason}."
@@ -75,7 +75,7 @@ class Guess:
 
 
 def read_guess(text: str) -> Guessed:
-    """Return the number or the count that is written; raises RequestError for anything else."""
+    """Return the number or the count that a text is; raises RequestError if it is neither."""
     if written := COUNT.fullmatch(text):
         return Tally(int(written[1]), int(written[2]))
     try:
@@ -87,10 +87,10 @@ def read_guess(text: str) -> Guessed:
 
 
 def what_is_guessed(guess: object, experiment: Experiment, name: str = "") -> Metric | Count:
-    """Return what a guess is of: a count's guess is of a count, a number of a metric.
+    """Return the metric that a guessed number is of, or the count that a guessed count is of.
 
-    It is the one that is named, or the experiment's first. Raises RequestError for a count of which
-    nothing is known; of such a metric the result decides.
+    It has the given name, or is the experiment's first one without a name. Raises RequestError for
+    a count that the experiment does not have. Whether it has a metric, only the result can tell.
     """
     if not isinstance(guess, Tally):
         return experiment.metric_named(name) if name else experiment.main
@@ -105,17 +105,23 @@ def what_is_guessed(guess: object, experiment: Experiment, name: str = "") -> Me
 
 
 def check_guess(guess: object, asked: Metric | Count) -> Guessed:
-    """Return a guess; raises RequestError for what is no number, and for what cannot be."""
+    """Return a guess as a float or a Tally.
+
+    Raises RequestError for anything else, and for a value that is impossible.
+    """
     if isinstance(guess, Tally):
-        if not 0 <= guess.seen <= guess.of or not guess.of:
+        is_possible = guess.of > 0 and 0 <= guess.seen <= guess.of
+        if not is_possible:
             raise RequestError(
                 f"{asked.name} cannot be {guess.seen} of {guess.of}: guess a part of all"
             )
         return guess
-    if isinstance(guess, bool) or not isinstance(guess, Real) or not math.isfinite(float(guess)):
+    number = math.nan
+    if not isinstance(guess, bool) and isinstance(guess, Real):
+        number = float(guess)
+    if not math.isfinite(number):
         raise RequestError(f"a guess of {asked.name} is a number, and not {guess!r}")
     assert isinstance(asked, Metric)
-    number = float(guess)
     least, most = asked.limits
     if not least <= number <= most:
         possible = f"of at least {least:g}"
@@ -126,7 +132,7 @@ def check_guess(guess: object, asked: Metric | Count) -> Guessed:
 
 
 def judge(guess: Guessed, asked: Metric | Count, result: Result) -> Guess:
-    """Compare a guess with a result; raises RequestError for a metric that nothing is known of."""
+    """Compare a guess with a result; raises RequestError for a metric that it does not have."""
     if isinstance(guess, Tally):
         assert isinstance(asked, Count)
         return _judge_count(guess, asked, result)
@@ -135,7 +141,10 @@ def judge(guess: Guessed, asked: Metric | Count, result: Result) -> Guess:
 
 
 def _judge_count(guess: Tally, count: Count, result: Result) -> Guess:
-    """Compare shares, because a run may have counted another number of things."""
+    """Compare a guessed count with a result's.
+
+    Shares are compared, because a run may have counted another number of things.
+    """
     counted = result.counts.get(count.name)
     errors = [problem for problem in result.problems if problem not in result.disturbances]
     judgement: Judgement = "open"
@@ -154,11 +163,15 @@ def _judge_count(guess: Tally, count: Count, result: Result) -> Guess:
 
 
 def _judge_figure(value: float, metric: Metric, result: Result) -> Guess:
-    """Compare a value with the metric's interval; it stays open where nothing is known."""
+    """Compare a guessed value with the metric's interval.
+
+    The judgement is open if the result lacks the figure or its bounds. Raises RequestError for a
+    metric that is neither declared nor in the result.
+    """
     interval = result.interval(metric.name)
     if interval is None and not metric.bands:
         raise RequestError(unknown(f"metric of {result.experiment}", metric.name, result.metrics))
-    # What a figure compares may not have been there.
+    # A run may lack the cases of a metric.
     interval = interval or Interval(math.nan, math.nan, math.nan)
     is_missing = math.isnan(interval.estimate)
     judgement: Judgement = "open"
@@ -178,25 +191,31 @@ def _judge_figure(value: float, metric: Metric, result: Result) -> Guess:
 
 
 def _compared(value: float, metric: Metric, interval: Interval, result: Result) -> Judgement:
-    """Say where a value lies, by an interval; it stays open if that holds all that is possible."""
+    """Return where a value lies relative to an interval.
+
+    It is open if the interval contains every possible value.
+    """
     if value < interval.low:
         return "too low"
     if value > interval.high:
         return "too high"
     least, most = metric.limits
-    holds_all = interval.low <= least and interval.high >= min(most, metric.at_most(result))
-    return "open" if holds_all else "within"
+    most = min(most, metric.at_most(result))
+    contains_all = interval.low <= least and interval.high >= most
+    return "open" if contains_all else "within"
 
 
 def _reason(
     judgement: Judgement, value: float, metric: Metric, interval: Interval, result: Result
 ) -> str:
-    """Say how a guess compares, and of one outside the interval whether it means the same."""
-    # What is known exactly is not only within bounds.
-    if judgement == "within" and interval.low == interval.high:
+    """Say how a guess compares; outside the interval it may still lie in the same band."""
+    is_exact = interval.low == interval.high
+    if judgement == "within" and is_exact:
         return RIGHT
+    reason = REASONS[judgement]
     band = metric.place(interval, result)
     guessed_band = metric.place(Interval(value, value, value), result)
-    if judgement in ("too low", "too high") and band is not None and band == guessed_band:
-        return SAME_ANSWER.format(REASONS[judgement])
-    return REASONS[judgement]
+    means_the_same = band is not None and band == guessed_band
+    if judgement in ("too low", "too high") and means_the_same:
+        return SAME_ANSWER.format(reason)
+    return reason

@@ -1,8 +1,8 @@
 """Metrics over the times of a run's cases, and the bands that say what a metric means.
 
-Whoever says what a figure means asks `Metric.answers`: a run, a comparison, a difference, a guess,
-the report. It gives each band that the interval touches, so that nothing is said that the noise
-leaves open; and none if the figure may as well mean that there is no effect.
+A run, a comparison, a guess and the report all ask `Metric.answers` what a figure means. It returns
+every band that the interval touches, so that nothing is said that the noise leaves open. It returns
+none if the figure may as well mean that there is no effect.
 """
 
 import math
@@ -21,7 +21,7 @@ from parallel_core.system.formatting import figure, percent, quantity
 
 LOWEST = -math.inf
 INCONCLUSIVE = "Inconclusive, "
-"""Begins the sentence of a metric that answers nothing."""
+"""The beginning of a metric's sentence if the noise leaves its question open."""
 
 
 @dataclass(frozen=True)
@@ -29,63 +29,64 @@ class Band:
     """Values with one meaning: from `start` up to the start of the next band."""
 
     start: float
-    """As a share of what is possible (`Metric.share`)."""
+    """The lowest value of the band, as a share of what is possible (`Metric.share`)."""
     code: str
-    """What stands for it in a result's JSON."""
+    """The name of the band in a result's JSON."""
     says: str
-    """What it means, as a sentence without figures and without a full stop."""
+    """The meaning as a sentence, without figures and without a full stop."""
 
 
 WITHOUT_QUEUE = Band(
     LOWEST, "without-queue", "Nothing was queued, so a part was slower in isolation"
 )
-"""What a figure means that only a queue could reach, on an engine that has none."""
+"""The band that replaces another one on an engine without a queue, if only a queue can reach it."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of an experiment: how it follows from the times, what is possible, and what its
-    values mean.
+    """A figure of an experiment: its formula over times, the values that are possible, and their
+    meanings.
     """
 
     name: str
     formula: Formula | None = None
-    """None for a figure that the program gives by itself (`Trial.found`)."""
+    """None for a figure that the program finds by itself (`Trial.found`)."""
     means: str = ""
     """What the figure is, and its landmarks: `the share of the copies' time that is hidden: 0 is
     none, 1 is all`.
     """
     bands: tuple[Band, ...] = ()
-    """In ascending order; none for a figure that is only reported."""
+    """The meanings of values, in ascending order; none for a figure that is only reported."""
     share: Callable[[float, Result], float] = lambda value, _: value
-    """The share of what is possible that a value is, which decides its band; it rises or falls with
-    the value.
+    """A function from a value to a share of what is possible, which decides the value's band.
+
+    The share must rise, or fall, with the value.
     """
     at_most: Callable[[Result], float] = lambda _: math.inf
-    """The largest value that is possible; an interval beyond it invalidates the result."""
+    """The largest value that is possible; an interval above it invalidates the result."""
     limits: tuple[float, float] = (0.0, math.inf)
-    """Between which values a guess is accepted."""
+    """The lowest and the highest guess that are accepted."""
     about: str | Callable[[Result], str] = ""
-    """What it is of, if that must be said beside other metrics or backends: `the book's way`."""
+    """The subject of the figure, if sentences must tell it from others: `the book's way`."""
     title: str = ""
-    """The question that it answers in a table of all experiments: `Copies hidden`."""
+    """The heading in a table of all experiments: `Copies hidden`."""
     in_percent: bool = False
     needs_queue_from: float = math.inf
-    """From this share on the figure cannot be reached without a queue (see `WITHOUT_QUEUE`)."""
+    """The share that cannot be reached without a queue (see `WITHOUT_QUEUE`)."""
     ratio: bool = False
-    """Whether it is a ratio of times, so that its interval is that of its logarithm."""
+    """Whether the figure is a ratio of times, whose interval is found for its logarithm."""
     said: Callable[[Result], bool] = lambda _: True
-    """Whether its sentence belongs to an answer."""
+    """Whether an answer may contain the figure's sentence."""
 
     @property
     def heading(self) -> str:
-        """Its heading in a table of all experiments: its title, or its name in words."""
+        """The heading in a table of all experiments: the title, or else the name in words."""
         return self.title or self.name.replace("_", " ").capitalize()
 
     def measured(self, cases: Mapping[str, Case]) -> Interval | None:
-        """Return the metric of a run's cases.
+        """Return the metric's interval over a run's cases.
 
-        None if the program gives it by itself, or lacks a case.
+        None if the metric has no formula, or the run lacks a case of it.
         """
         if self.formula is None:
             return None
@@ -93,52 +94,57 @@ class Metric:
 
     @property
     def no_effect(self) -> float:
-        """The share of what is possible that means no effect, for a metric with bands.
+        """The share that means no effect, for a metric with bands.
 
-        It is 0 for a gain, which may be a loss; and 1 for what is set beside a whole, or beside
-        something else that may take as long.
+        It is 0 for a gain, which has a band for losses below 0. It is 1 for a ratio of two things
+        that may be equal.
         """
-        return 0.0 if self.bands[1].start <= 0 else 1.0
+        is_gain = self.bands[1].start <= 0
+        return 0.0 if is_gain else 1.0
 
     def answers(self, interval: Interval, result: Result) -> tuple[Band, ...]:
-        """Return what an interval means: the bands that it touches, in ascending order.
+        """Return the meanings of an interval: the bands that it touches, in ascending order.
 
-        There are none if the interval is inconclusive: it touches several, and no effect lies in
-        it, or these are all that there are. `result` tells what is possible: on how many devices
-        and with which parameters the metric was measured.
+        There are none if the interval is inconclusive: it touches several bands, and these are all
+        bands, or the interval contains no effect. From `result` follows what is possible, by its
+        devices and parameters.
         """
         if not self.bands:
             return ()
-        bounds = (self.share(interval.low, result), self.share(interval.high, result))
-        low, high = sorted(bounds)
+        # The share may fall as the value rises.
+        low, high = sorted((self.share(interval.low, result), self.share(interval.high, result)))
         shares = Interval(self.share(interval.estimate, result), low, high)
-        ends = ends_between(shares, *(band.start for band in self.bands[1:]))
-        if ends is None:
+        starts = [band.start for band in self.bands[1:]]
+        touched = ends_between(shares, *starts)
+        if touched is None:
             return ()
-        lowest, highest = ends
+        lowest, highest = touched
+        touches_several = lowest < highest
         touches_all = lowest == 0 and highest == len(self.bands) - 1
-        if lowest < highest and (touches_all or low <= self.no_effect <= high):
+        contains_no_effect = low <= self.no_effect <= high
+        if touches_several and (touches_all or contains_no_effect):
             return ()
+        has_no_queue = result.backend["engine"] == "sync"
         answers: list[Band] = []
         for band in self.bands[lowest : highest + 1]:
-            if result.backend["engine"] == "sync" and band.start >= self.needs_queue_from:
+            if has_no_queue and band.start >= self.needs_queue_from:
                 band = WITHOUT_QUEUE
             if band not in answers:
                 answers.append(band)
         return tuple(answers)
 
     def place(self, interval: Interval, result: Result) -> Band | None:
-        """Return the band in which a whole interval lies.
+        """Return the only band that an interval touches.
 
-        None if it touches several, or the metric has none.
+        None if the interval touches several bands, or the metric has none.
         """
         answers = self.answers(interval, result)
         return answers[0] if len(answers) == 1 else None
 
     def says(self, interval: Interval, result: Result) -> str:
-        """Say what an interval means, without the figure and a full stop.
+        """Say what an interval means, without the figure and without a full stop.
 
-        That is one answer, or the first and the last that the interval leaves.
+        If the interval touches several bands, the lowest and the highest one are said.
         """
         if not self.bands:
             return _capitalised(self.means)
@@ -153,17 +159,21 @@ class Metric:
         return f"Anything from “{_continued(lowest)}” to “{_continued(highest)}”"
 
     def sentence(self, interval: Interval, result: Result, counted: bool = False) -> str:
-        """Say what an interval means, and the figure; if the count has answered, as an addition."""
+        """Say what an interval means, with the figure.
+
+        If a count has answered the question (`counted`), the sentence begins `By the clock, `.
+        """
         meaning = self.says(interval, result)
         if counted:
-            meaning = f"By the clock, {_continued(meaning.removeprefix(INCONCLUSIVE))}"
+            meaning = meaning.removeprefix(INCONCLUSIVE)
+            meaning = f"By the clock, {_continued(meaning)}"
         about = self.about if isinstance(self.about, str) else self.about(result)
         if about:
             meaning += f", {about}"
         return f"{meaning}: {self.write(interval, result)}."
 
     def write(self, interval: Interval, result: Result) -> str:
-        """Write an interval in the metric's unit, with the most that is possible.
+        """Write an interval in the metric's unit, with the largest value that is possible.
 
         For example `1.97 (1.95–1.99) of 2`.
         """
@@ -181,22 +191,27 @@ class Metric:
         return f"{estimate} ({self.brief(interval.low)} … {self.brief(interval.high)})"
 
     def in_short(self, value: float, result: Result) -> str:
-        """Write a value with the most that is possible: `1.97 of 2`."""
+        """Write a value with the largest one that is possible: `1.97 of 2`."""
         return self.brief(value) + self._possible(result)
 
     def _possible(self, result: Result) -> str:
+        """Write the largest value that is possible: ` of 2`; empty for percents and without one."""
         most = self.at_most(result)
-        return f" of {figure(most)}" if math.isfinite(most) and not self.in_percent else ""
+        if self.in_percent or not math.isfinite(most):
+            return ""
+        return f" of {figure(most)}"
 
     def brief(self, value: float) -> str:
         """Write a value in the metric's unit."""
-        return percent(value) if self.in_percent else quantity(self.name, value)
+        if self.in_percent:
+            return percent(value)
+        return quantity(self.name, value)
 
 
 def gained(speedup: float, most: float) -> float:
-    """Return the share of the possible gain that a speed-up is: 0 is none, 1 is all.
+    """Return a speed-up's gain as a share of the possible gain: 0 is none, 1 is all.
 
-    A loss is no share of it: it is returned as it is, below 0.
+    A loss is returned as it is, below 0, and not as a share.
     """
     if speedup > 1 and most > 1:
         return (speedup - 1) / (most - 1)
@@ -204,21 +219,22 @@ def gained(speedup: float, most: float) -> float:
 
 
 def gained_on_devices(speedup: float, result: Result) -> float:
-    """Return the share of the possible gain on a result's devices that a speed-up over one is."""
+    """Return the gain of a speed-up over one device, as a share of the gain that is possible."""
     return gained(speedup, len(result.backend["devices"]))
 
 
 def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> Metric:
-    """Declare a figure of how many times as fast one thing is as another; the program gives it.
+    """Declare a metric of how many times as fast one thing is as another.
 
-    `slower`, `equal` and `faster` say what it means: below 0.9, about 1, from 1.1 on.
+    `slower`, `equal` and `faster` are the meanings below 0.9, between, and from 1.1 on. The program
+    finds the figure by itself.
     """
     bands = (Band(LOWEST, "slower", slower), Band(0.9, "equal", equal), Band(1.1, "faster", faster))
     return Metric(name, means=means, bands=bands)
 
 
 def answers_of(metrics: Sequence[Metric], result: Result) -> dict[str, tuple[Band, ...]]:
-    """Return what each of a result's metrics means that has bands and an interval."""
+    """Return the bands that each metric of a result touches, if it has bands and was measured."""
     answers = {}
     for metric in metrics:
         interval = result.interval(metric.name)
@@ -228,9 +244,10 @@ def answers_of(metrics: Sequence[Metric], result: Result) -> dict[str, tuple[Ban
 
 
 def _capitalised(words: str) -> str:
+    """Return words with a capital first letter."""
     return words[:1].upper() + words[1:]
 
 
 def _continued(sentence: str) -> str:
-    """Return a sentence as it stands within another one; none begins with a name."""
+    """Return a sentence with a small first letter, to stand within another sentence."""
     return sentence[:1].lower() + sentence[1:]

@@ -11,10 +11,10 @@ from parallel_core.experiments.runner.trial import Trial
 from parallel_core.system.machine import sample_machine, watched
 
 MOST = 1_000_000
-"""The largest number that an option takes unless it says otherwise."""
+"""The default of the largest number that an option takes."""
 TRIES, CHOOSING = 3, 0.15
-"""How often a run chooses while others disturb it, and the share of the budget after which it tries
-no more.
+"""How many times a run chooses sizes while other programs disturb it, and the share of the budget
+after which it tries no more.
 """
 
 
@@ -27,26 +27,26 @@ class Parameter:
     help: str = ""
     minimum: int = 1
     maximum: float = MOST
-    """Of a number, or of each of several whole ones."""
+    """The largest number, or the largest of several whole numbers."""
     option: str = ""
-    """The name of its option, if that is not its own."""
+    """The name of its option, if it differs from the parameter's name."""
     metavar: str | None = None
     choices: tuple[str, ...] = ()
-    """For a list of names: those that are known. Its option may be given several times."""
+    """For a list of names: the names that may be given. The option may be given several times."""
     parse: Callable[[str], object] | None = None
-    """Reads the value if its type does not say how; raises ValueError."""
+    """A function that reads the value, if its type does not say how; raises ValueError."""
     sweeps: str = ""
-    """For several numbers: the parameter that they take the place of; it is the largest of them."""
+    """For several numbers: the parameter that they stand for; its value is the largest of them."""
     fields: Mapping[str, "Parameter"] = field(default_factory=dict)
     """For a dataclass: the fields that are parameters, by their names."""
     name: str = ""
     type: Any = None
-    """Its annotation without None; like `name` and `default` it is read from the signature."""
+    """The annotation without None; like `name` and `default` it is read from the signature."""
     default: Any = None
 
 
 class Choice(NamedTuple):
-    """A value that a run chose, and the code of the rule that bound it (`Result.chosen_by`)."""
+    """A value that a run chose, and the code of the rule that decided it (`Result.chosen_by`)."""
 
     value: Any
     rule: str
@@ -54,14 +54,14 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(Parameter):
-    """A parameter that a run chooses to suit the machine unless it is given.
+    """A parameter whose value a run chooses to suit the machine, unless the user gives it.
 
     All frameworks and engines of a comparison get the same value.
     """
 
     how: Callable[[Trial], Choice] | None = None
-    """Chooses it before the program runs, after the parameters that stand before it; None: the
-    program does.
+    """The function that chooses the value before the program runs, in the order of the parameters;
+    None if the program chooses it.
     """
 
 
@@ -74,17 +74,17 @@ TIMING = (
         type=float,
     ),
 )
-"""Both are options of every experiment that has them, and the runner's own."""
+"""The runner's own parameters: most experiments have both as options."""
 Seed = Annotated[int, Parameter(minimum=0, maximum=2**32 - 1)]
 
 
 def choose(trial: Trial, parameters: Sequence[Parameter]) -> dict[str, Any]:
-    """Choose in turn the parameters that are not given, and return their values.
+    """Choose the parameters that have no value, in their order, and return their values by name.
 
-    While other programs disturb the machine, all are chosen again, a few times; those that were
-    chosen in the quietest moment count.
+    While other programs disturb the machine, all are chosen again, a few times. The values that
+    were chosen in the quietest moment count.
     """
-    wanted = [
+    missing = [
         parameter
         for parameter in parameters
         if isinstance(parameter, Chosen) and trial.parameters[parameter.name] is None
@@ -92,7 +92,7 @@ def choose(trial: Trial, parameters: Sequence[Parameter]) -> dict[str, Any]:
     tries: list[tuple[float, dict[str, Choice]]] = []
     for _ in range(TRIES):
         before = sample_machine()
-        choices = _choose_once(trial, wanted)
+        choices = _choose_once(trial, missing)
         watch = watched(before, sample_machine())
         tries.append((watch.taken_share, choices))
         if not watch.is_disturbed or trial.left(CHOOSING) <= 0:
@@ -105,10 +105,13 @@ def choose(trial: Trial, parameters: Sequence[Parameter]) -> dict[str, Any]:
     return values
 
 
-def _choose_once(trial: Trial, wanted: Sequence[Chosen]) -> dict[str, Choice]:
-    """Choose parameters in turn: a rule may depend on the values of those before."""
+def _choose_once(trial: Trial, parameters: Sequence[Chosen]) -> dict[str, Choice]:
+    """Choose parameters in their order, because a choice may depend on the values before it.
+
+    Every value is kept among the trial's parameters, and returned by name with its rule.
+    """
     choices: dict[str, Choice] = {}
-    for parameter in wanted:
+    for parameter in parameters:
         if parameter.how is not None:
             choice = parameter.how(trial)
             choices[parameter.name] = choice
@@ -117,13 +120,14 @@ def _choose_once(trial: Trial, wanted: Sequence[Chosen]) -> dict[str, Choice]:
 
 
 def parameters_of(program: Callable[..., object]) -> tuple[Parameter, ...]:
-    """Read the parameters of a program from its signature; a dataclass stands for its fields."""
+    """Return the annotated parameters of a program's signature, in their order."""
     annotations = annotations_of(program)
     parameters = []
     for name, declared in inspect.signature(program).parameters.items():
         annotation = annotations.get(name)
-        # What a run chooses needs no default.
-        default = None if declared.default is declared.empty else declared.default
+        # A parameter that a run chooses needs no default.
+        has_default = declared.default is not declared.empty
+        default = declared.default if has_default else None
         if get_origin(annotation) is Annotated:
             type_, parameter, *_ = get_args(annotation)
             parameters.append(_with_type(parameter, name, type_, default))
@@ -131,7 +135,7 @@ def parameters_of(program: Callable[..., object]) -> tuple[Parameter, ...]:
 
 
 def written(parameter: Parameter, value: Any) -> dict[str, Any]:
-    """Return what a result says of a parameter; of a dataclass, its fields."""
+    """Return a parameter's value by name, as a result shows it; a dataclass becomes its fields."""
     if not parameter.fields:
         return {parameter.name: value}
     return {name: getattr(value, name) for name in parameter.fields}
@@ -145,17 +149,19 @@ def annotations_of(function: Callable[..., object]) -> dict[str, Any]:
 def _with_type(parameter: Parameter, name: str, annotation: Any, default: Any) -> Parameter:
     """Return a parameter with its name, its type without None, and its default.
 
-    Its fields, if it is of a dataclass, get theirs.
+    The fields of a dataclass get their names, types and defaults too.
     """
     types = [annotation]
     if get_origin(annotation) in (Union, UnionType):
         types = [type_ for type_ in get_args(annotation) if type_ is not NoneType]
     (type_,) = types
-    hints = get_type_hints(type_) if parameter.fields else {}
-    fields = {
-        field_name: _with_type(part, field_name, hints[field_name], getattr(default, field_name))
-        for field_name, part in parameter.fields.items()
-    }
+    fields: dict[str, Parameter] = {}
+    if parameter.fields:
+        hints = get_type_hints(type_)
+        for field_name, declared in parameter.fields.items():
+            field_default = getattr(default, field_name)
+            field_type = hints[field_name]
+            fields[field_name] = _with_type(declared, field_name, field_type, field_default)
     return replace(
         parameter,
         name=name,

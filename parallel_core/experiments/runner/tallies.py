@@ -1,6 +1,7 @@
 """Tallies of a recorded repetition: how many things came in an order that only a queue allows.
 
-Spans have one clock: when each call began and returned, and when each operation began and ended.
+The spans of calls, from begin to return, and those of operations, from begin to end, have one
+clock.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,28 +20,28 @@ class Repetition:
     """The spans of one repetition of a case, in the order in which they began."""
 
     launches: tuple[Span, ...]
-    """The program's calls that launch something, until they returned."""
+    """The program's calls that launch something; a call ends when it returns."""
     waits: tuple[Span, ...]
-    """The program's calls that wait, until they returned."""
+    """The program's calls that wait; a call ends when it returns."""
     operations: tuple[Span, ...]
-    """What ran on the devices."""
+    """The operations on the devices."""
     devices: int
-    """The backend's logical devices; without queues all may run on the calling thread."""
+    """The number of the backend's logical devices."""
 
     def of_kind(self, kind: str) -> tuple[Span, ...]:
-        """Return the operations that compute, or those that copy."""
+        """Return the operations of a kind: `compute` or `copy`."""
         return tuple(span for span in self.operations if span.kind == kind)
 
 
 class Tally(NamedTuple):
-    """A tally: the number of things that were seen in an order, and of all."""
+    """The number of things that were `seen` in an order, `of` all things of their kind."""
 
     seen: int
     of: int
 
 
 class _Launched(NamedTuple):
-    """The times when a computation's call began and returned, and when it was done."""
+    """A computation: the times when its call began and returned, and when it was done."""
 
     launched: int
     returned: int
@@ -51,7 +52,7 @@ Tallying: TypeAlias = Callable[[Repetition], Tally]
 
 
 def repetition_of(spans: Sequence[Span], devices: int = 2) -> Repetition:
-    """Sort the spans of a repetition by what they are."""
+    """Return the repetition that spans belong to: launches, waits and operations."""
     launches: list[Span] = []
     waits: list[Span] = []
     operations: list[Span] = []
@@ -62,9 +63,9 @@ def repetition_of(spans: Sequence[Span], devices: int = 2) -> Repetition:
             verb, _, _ = span.name.partition(" ")
             calls = waits if verb in WAITS else launches
             calls.append(span)
-    # Each repetition begins with a wait until the devices are idle, which is no part of it.
-    began = launches[0].start if launches else 0
-    waits = [wait for wait in waits if wait.start > began]
+    # Before the first launch is a wait until the devices are idle, which is not the program's.
+    first_launch = launches[0].start if launches else 0
+    waits = [wait for wait in waits if wait.start > first_launch]
     return Repetition(tuple(launches), tuple(waits), tuple(operations), devices)
 
 
@@ -76,7 +77,7 @@ def unfinished_at_return(repetition: Repetition) -> Tally:
 
 
 def most_unfinished_at_return(repetition: Repetition) -> Tally:
-    """Count the launched computations that were not done when a call returned, at the most."""
+    """Count the most computations that were launched and not done at one return of a call."""
     computations = _in_order_of_launch(repetition)
     ends = sorted(computation.done for computation in computations)
     most = 0
@@ -87,59 +88,59 @@ def most_unfinished_at_return(repetition: Repetition) -> Tally:
 
 
 def launched_behind_unfinished(repetition: Repetition) -> Tally:
-    """Count the computations that were launched while the one before them was not done.
+    """Count the computations that were launched before the computation before them was done.
 
-    The first has none before it.
+    The first computation does not count.
     """
-    neighbours = list(pairwise(_in_order_of_launch(repetition)))
-    unfinished = [earlier for earlier, later in neighbours if earlier.done > later.launched]
-    return Tally(len(unfinished), len(neighbours))
+    pairs = list(pairwise(_in_order_of_launch(repetition)))
+    behind_unfinished = [later for earlier, later in pairs if earlier.done > later.launched]
+    return Tally(len(behind_unfinished), len(pairs))
 
 
 def _in_order_of_launch(repetition: Repetition) -> list[_Launched]:
     """Return the computations whose call is known, in the order of their calls."""
-    returned = {call.start: call.end for call in repetition.launches}
-    return sorted(
-        _Launched(span.launched, returned[span.launched], span.end)
-        for span in repetition.of_kind("compute")
-        if span.launched in returned
-    )
+    return_by_start = {call.start: call.end for call in repetition.launches}
+    computations = []
+    for span in repetition.of_kind("compute"):
+        if span.launched in return_by_start:
+            returned = return_by_start[span.launched]
+            computations.append(_Launched(span.launched, returned, span.end))
+    return sorted(computations)
 
 
 def unfinished_after_wait_for_one(repetition: Repetition) -> Tally:
-    """Count the computations behind the first that were not done when the wait for it returned.
+    """Count the computations behind the first one that were not done when the wait for it returned.
 
-    They are of its kind. However the program waits for one result, by a verb or by converting it,
-    it begins to wait for all of them next.
+    Only computations with the name of the first one count. The wait may be a verb or a conversion:
+    in either case it has returned when the program begins its last wait, for everything.
     """
-    if not repetition.waits or not repetition.of_kind("compute"):
+    computations = repetition.of_kind("compute")
+    if not repetition.waits or not computations:
         return Tally(0, 0)
-    had_returned = repetition.waits[-1].start
-    computations = sorted(
-        repetition.of_kind("compute"), key=lambda span: span.launched or span.start
-    )
-    awaited = computations[0]
-    behind = [span for span in computations[1:] if span.name == awaited.name]
-    unfinished = [span for span in behind if span.end > had_returned]
+    returned = repetition.waits[-1].start
+    in_order = sorted(computations, key=lambda span: span.launched or span.start)
+    awaited = in_order[0]
+    behind = [span for span in in_order[1:] if span.name == awaited.name]
+    unfinished = [span for span in behind if span.end > returned]
     return Tally(len(unfinished), len(behind))
 
 
 def begun_beside_another_device(repetition: Repetition) -> Tally:
-    """Count the computations of a device that began while another device was in the middle of one.
+    """Count the computations of a device that began while another device computed.
 
-    The device counts that had most beside it: which one is done first, other work on the machine
-    decides.
+    The device with the highest count is taken: another one may have been alone at the end, because
+    of other work on the machine.
     """
     computations = repetition.of_kind("compute")
     devices = {span.device for span in computations}
     if len(devices) < 2:
-        # All ran on the calling thread, one after the other.
+        # All computations ran on the calling thread, one after the other.
         return Tally(0, len(computations) // repetition.devices)
     tallies = []
     for device in devices:
         on_device = [span for span in computations if span.device == device]
         elsewhere = [span for span in computations if span.device != device]
-        beside = [span for span in on_device if _is_inside(span.start, elsewhere)]
+        beside = [span for span in on_device if _is_inside_one(span.start, elsewhere)]
         tallies.append(Tally(len(beside), len(on_device)))
     return max(tallies)
 
@@ -147,37 +148,40 @@ def begun_beside_another_device(repetition: Repetition) -> Tally:
 def computed_beside_another_device(repetition: Repetition, named: str = "") -> Tally:
     """Count the computations of a device that ran while another device computed.
 
-    Only those count whose names begin with `named`. The device counts that had most of them beside
-    others: those of the first stand at forks and joins too, where nothing else can run.
+    Only computations whose names begin with `named` count. The device with the highest share is
+    taken: another one may compute at forks and joins, where nothing else can run.
     """
     computations = repetition.of_kind("compute")
     counted = [span for span in computations if span.name.startswith(named)]
     if len({span.device for span in computations}) == 1:
-        # All ran on the calling thread, one after the other.
+        # All computations ran on the calling thread, one after the other.
         return Tally(0, len(counted) // repetition.devices)
     tallies = []
     for device in {span.device for span in counted}:
         on_device = [span for span in counted if span.device == device]
         elsewhere = [span for span in computations if span.device != device]
-        tallies.append(Tally(_count_beside(on_device, elsewhere), len(on_device)))
+        beside = _count_beside(on_device, elsewhere)
+        tallies.append(Tally(beside, len(on_device)))
     return max(tallies, key=lambda tally: tally.seen / tally.of, default=Tally(0, 0))
 
 
 def _count_beside(spans: Sequence[Span], others: Sequence[Span]) -> int:
     """Count the spans that overlap one of the others, which are in the order of their start."""
     starts = [other.start for other in others]
-    # For each of the others: when it and all before it are over.
-    all_over = list(accumulate((other.end for other in others), max))
+    # For each of the others, the latest end among it and those before it.
+    latest_ends = list(accumulate((other.end for other in others), max))
     beside = 0
     for span in spans:
-        begun = bisect_left(starts, span.end)
-        if begun and all_over[begun - 1] > span.start:
+        # The first others began before the span ended; one of them overlaps if it ended later than
+        # the span began.
+        began_before_end = bisect_left(starts, span.end)
+        if began_before_end and latest_ends[began_before_end - 1] > span.start:
             beside += 1
     return beside
 
 
 def computed_beside_its_own_device(repetition: Repetition) -> Tally:
-    """Count the computations a part of which ran beside another one of the same device."""
+    """Count the computations that ran at the same time as another one of the same device."""
     computations = repetition.of_kind("compute")
     beside = 0
     for span in computations:
@@ -190,13 +194,16 @@ def computed_beside_its_own_device(repetition: Repetition) -> Tally:
 def copied_beside_computation(repetition: Repetition) -> Tally:
     """Count the computations during which a result was copied.
 
-    Not the results that were copied meanwhile: other work on the machine may delay the copies until
-    all is computed, and nothing is left that the last ones could run beside. Each computation has
-    one result, and each result is copied equally often: a profile that lacks copies is no witness.
+    Copies are not counted: other work on the machine may delay the last ones until nothing is left
+    to compute. Every computation's result is copied equally often, so a recording with another
+    number of copies lacks some, and nothing is counted.
     """
     computations = repetition.of_kind("compute")
     copies = repetition.of_kind("copy")
-    if not computations or not copies or len(copies) % len(computations):
+    if not computations or not copies:
+        return Tally(0, 0)
+    lacks_copies = len(copies) % len(computations) > 0
+    if lacks_copies:
         return Tally(0, 0)
     beside = [span for span in computations if any(_overlap(copy, span) for copy in copies)]
     return Tally(len(beside), len(computations))
@@ -205,27 +212,31 @@ def copied_beside_computation(repetition: Repetition) -> Tally:
 def alongside(repetition: Repetition) -> float:
     """Return the share of the copies' time during which something was computed; 0 without copies.
 
-    Load stretches copies and computations alike, so it says less than a count.
+    Other work on the machine lengthens copies and computations, so the share says less than a
+    count.
     """
     copies = repetition.of_kind("copy")
     computations = repetition.of_kind("compute")
-    copying = sum(copy.end - copy.start for copy in copies)
-    beside = 0
+    copying_time = sum(copy.end - copy.start for copy in copies)
+    time_beside = 0
     for copy in copies:
-        # Computations are in the order of their start; what several of them cover counts once.
+        # Computations are in the order of their start. A time at which several of them run counts
+        # once.
         counted_until = copy.start
-        for span in computations:
-            start = max(span.start, counted_until)
-            end = min(span.end, copy.end)
+        for computation in computations:
+            start = max(computation.start, counted_until)
+            end = min(computation.end, copy.end)
             if start < end:
-                beside += end - start
+                time_beside += end - start
                 counted_until = end
-    return beside / copying if copying else 0.0
+    return time_beside / copying_time if copying_time else 0.0
 
 
 def _overlap(span: Span, other: Span) -> bool:
+    """Return whether two spans have a time in common."""
     return span.start < other.end and other.start < span.end
 
 
-def _is_inside(time: int, spans: Sequence[Span]) -> bool:
+def _is_inside_one(time: int, spans: Sequence[Span]) -> bool:
+    """Return whether a time lies within one of the spans."""
     return any(span.start < time < span.end for span in spans)

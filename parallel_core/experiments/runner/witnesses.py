@@ -1,8 +1,8 @@
 """Witnesses of the order in which a repetition's calls and operations began and ended.
 
-That is the framework's own profiler. A backend without one whose operations run on this process's
-threads can have clocks around them instead; it must be done with an operation when its function
-returns, or the clocks would miss the end.
+Mostly the framework's own profiler is the witness. A backend without a profiler can put clocks
+around its operations instead, if they run on threads of this process. An operation must be done
+when its function returns, or the clocks would miss its end.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ from backends.profiling import timeline_from as timeline_of_trace
 from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_task, parse_verb
 
 Repeat: TypeAlias = Callable[[Mark], None]
-"""Repeats cases, each repetition under a mark."""
+"""A function that repeats cases, each repetition under a mark."""
 
 
 @runtime_checkable
@@ -36,21 +36,21 @@ class MarkingOperations(Protocol):
     """A backend that can put a mark around each operation, on the thread that runs it."""
 
     def marking_operations(self, mark: Mark) -> AbstractContextManager[None]:
-        """Run each operation under `mark` until this context ends.
+        """Run each operation under a mark until this context ends.
 
-        The text of its mark is what `task_text` returns in its launch.
+        The text of the mark is the one that `task_text` returned when the operation was launched.
         """
 
 
 class Witness(NamedTuple):
-    """A witness: its name, and a function that watches repetitions."""
+    """A witness: its name, and a function that returns the timeline of repetitions."""
 
     name: str
     watch: Callable[[Repeat], Timeline]
 
 
 def witness_for(backend: Backend) -> Witness | None:
-    """Return what can see the order on a backend; None if nothing can."""
+    """Return the witness of the order on a backend; None if nothing can see it."""
     if isinstance(backend, MarkingOperations):
         return Witness("the operations' own clocks", partial(watch_by_clocks, backend))
     try:
@@ -61,7 +61,7 @@ def witness_for(backend: Backend) -> Witness | None:
 
 
 def watch_by_profiler(backend: Backend, repeat: Repeat) -> Timeline:
-    """Return what the framework's profiler records of repetitions.
+    """Return the timeline that the framework's profiler records of repetitions.
 
     Raises BackendError, OSError or ValueError if it fails or leaves no trace that can be read.
     """
@@ -73,8 +73,8 @@ def watch_by_profiler(backend: Backend, repeat: Repeat) -> Timeline:
 
 
 def watch_by_clocks(backend: MarkingOperations, repeat: Repeat) -> Timeline:
-    """Return what clocks around calls and operations record of repetitions."""
-    marked: list[Window] = []
+    """Return the timeline that clocks around calls and operations record of repetitions."""
+    marks: list[Window] = []
 
     @contextmanager
     def mark(text: str) -> Iterator[None]:
@@ -82,23 +82,26 @@ def watch_by_clocks(backend: MarkingOperations, repeat: Repeat) -> Timeline:
         try:
             yield
         finally:
-            marked.append(Window(text, start, perf_counter_ns()))
+            marks.append(Window(text, start, perf_counter_ns()))
 
     with marking_verbs(backend, mark, _no_device), backend.marking_operations(mark):
         repeat(mark)
-    return _timeline_of(marked)
+    return _timeline_of(marks)
 
 
 def _no_device(*_: object, **__: object) -> None:
-    """The device of a call: no count needs it."""
+    """Return None for the device of a call: no count needs it."""
 
 
-def _timeline_of(marked: list[Window]) -> Timeline:
-    """Sort marks by what they are: cases, calls and operations."""
+def _timeline_of(marks: list[Window]) -> Timeline:
+    """Return the timeline of the cases, calls and operations that marks stand for.
+
+    Operations whose call is not marked are left out.
+    """
     cases: list[Window] = []
     calls: dict[int, Span] = {}
     operations: list[tuple[int, Span]] = []
-    for text, start, end in sorted(marked, key=lambda window: window.start):
+    for text, start, end in sorted(marks, key=lambda window: window.start):
         if case := parse_case(text):
             cases.append(Window(case, start, end))
         elif call := parse_verb(text):
@@ -107,10 +110,9 @@ def _timeline_of(marked: list[Window]) -> Timeline:
             kind: SpanKind = "copy" if task.queue == "copy" else "compute"
             span = Span(task.name, kind, task.device, task.queue, start, end)
             operations.append((task.number, span))
-    launched = [
-        span._replace(launched=calls[number].start)
-        for number, span in operations
-        if number in calls
-    ]
-    spans = sorted([*calls.values(), *launched], key=lambda span: span.start)
+    spans = list(calls.values())
+    for number, span in operations:
+        if number in calls:
+            spans.append(span._replace(launched=calls[number].start))
+    spans.sort(key=lambda span: span.start)
     return Timeline("clocks", spans, tuple(cases))

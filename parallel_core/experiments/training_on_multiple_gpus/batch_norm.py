@@ -72,14 +72,14 @@ STEPS = 5
 """Steps in one timing."""
 RATE = 0.1
 INPUTS, UNITS, CLASSES = 64, 128, 10
-"""The first weight, the normalised units' scale and shift, the second weight and bias; shift is the
-first bias, too.
+"""The sizes of the network. Its parameters are the first weight, scale and shift of the normalised
+units, and the second weight and bias; the shift is also the first bias.
 """
 EPSILON = 1e-5
 ROUNDING = 1e-5
-"""A difference below it is called rounding.
+"""A difference below this is called rounding.
 
-The frameworks compare float64, but may round a rate to float32.
+Frameworks compute in float64, but may round the learning rate to float32.
 """
 
 
@@ -94,38 +94,48 @@ def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device."
         raise RequestError(
             f"a variance over {rows} rows says little: choose at least {MIN_ROWS} (--rows)"
         )
-    numbers = geometric(MIN_ROWS, rows)
-    most = numbers[-1]
+    rows_per_device = geometric(MIN_ROWS, rows)
     differences: dict[str, list[float]] = {name: [] for name in NAMES}
-    work = [ROWS_WORTH_A_CALL + number for number in numbers]
-    for number in swept(trial, numbers, work):
+    weights = [ROWS_WORTH_A_CALL + number for number in rows_per_device]
+    for number in swept(trial, rows_per_device, weights):
         for name in NAMES:
             differences[name].append(difference(backend, name, count * number))
             step = in_single_precision(name, count * number)
             time_steps_in_a_row(trial, f"{name}, {number} rows", step, STEPS)
-    # Shards of unequal length: every row must weigh alike.
+    # With shards of unequal length too, every row must have the same weight.
     uneven = difference(backend, SYNCHRONISED, count * MIN_ROWS + count - 1)
     by_device = difference(backend, PER_DEVICE, count * MIN_ROWS, devices=count)
     errors = [uneven, by_device, *differences[SYNCHRONISED]]
     trial.errors["changes of the parameters"] = largest_of(errors)
 
+    most = rows_per_device[-1]
     cost = ratio(f"{SYNCHRONISED}, {most} rows", f"{PER_DEVICE}, {most} rows")
     trial.found_by("synchronising_cost", cost)
     for kind, name in (("per_device", PER_DEVICE), ("synchronised", SYNCHRONISED)):
         with_most_rows = differences[name][-1]
         interval = Interval(with_most_rows, with_most_rows, with_most_rows)
         trial.found(f"{kind}_difference_fraction", interval)
-    tasks = {name: record(backend, in_single_precision(name, count * most)) for name in NAMES}
-    allreduces = {name: sum(task.kind == "allreduce" for task in tasks[name]) for name in NAMES}
-    moved = {name: sum(task.bytes for task in tasks[name]) for name in NAMES}
-    for kind, counts in (("allreduces", allreduces), ("bytes", moved)):
-        added = counts[SYNCHRONISED] - counts[PER_DEVICE]
-        trial.found(f"synchronising_{kind}", float(added))
-    trial.points[""] = dict(zip(numbers, differences[PER_DEVICE], strict=True))
-    trial.described["series"] = {
-        f"seconds {name}": tuple(trial.cases[f"{name}, {number} rows"].median for number in numbers)
-        for name in NAMES
-    }
+    find_exchange(trial, count * most)
+    trial.points[""] = dict(zip(rows_per_device, differences[PER_DEVICE], strict=True))
+    series = {}
+    for name in NAMES:
+        cases = [trial.cases[f"{name}, {number} rows"] for number in rows_per_device]
+        series[f"seconds {name}"] = tuple(case.median for case in cases)
+    trial.described["series"] = series
+
+
+def find_exchange(trial: Trial, rows: int) -> None:
+    """Find how many allreduces and bytes synchronised statistics add to a step of `rows` rows."""
+    allreduces: dict[str, int] = {}
+    moved_bytes: dict[str, int] = {}
+    for name in NAMES:
+        tasks = record(trial.backend, in_single_precision(name, rows))
+        allreduces[name] = sum(task.kind == "allreduce" for task in tasks)
+        moved_bytes[name] = sum(task.bytes for task in tasks)
+    added_allreduces = allreduces[SYNCHRONISED] - allreduces[PER_DEVICE]
+    added_bytes = moved_bytes[SYNCHRONISED] - moved_bytes[PER_DEVICE]
+    trial.found("synchronising_allreduces", float(added_allreduces))
+    trial.found("synchronising_bytes", float(added_bytes))
 
 
 def synchronised(
@@ -133,40 +143,47 @@ def synchronised(
 ) -> list[Array]:
     """Launch every device's gradients, with all rows normalised by the global batch's statistics.
 
-    The sums behind mean and variance are exchanged, and so are the gradients by these sums, for
-    every device's loss depends on every device's rows through them. Sums weigh each row alike,
-    however the rows are divided.
+    The devices exchange the sums from which mean and variance follow. Through these sums every
+    device's loss depends on all rows, so the gradients by the sums are exchanged too. Every row has
+    the same weight in the sums, however the rows are divided.
     """
     ops, launch = backend.ops, backend.launch
     devices = range(len(replicas))
     inputs = [x for x, _ in shards]
     labels = [device_labels for _, device_labels in shards]
-    # Of each device: z, and its sums.
-    forward = [launch(with_sums(ops), replicas[k], inputs[k]) for k in devices]
-    sums = backend.allreduce([of_device[1] for of_device in forward])
-    # Of each device: gradients by all parameters but the first, by z, and by the sums.
-    gradients = [
-        launch(by_the_rest(ops, rows), replicas[k], forward[k][0], sums[k], labels[k])
-        for k in devices
-    ]
+
+    compute_z_and_sums = with_sums(ops)
+    z_and_sums = [launch(compute_z_and_sums, replicas[k], inputs[k]) for k in devices]
+    z = [of_device[0] for of_device in z_and_sums]
+    sums = backend.allreduce([of_device[1] for of_device in z_and_sums])
+
+    back_to_z = by_the_rest(ops, rows)
+    gradients = [launch(back_to_z, replicas[k], z[k], sums[k], labels[k]) for k in devices]
+    by_other_parameters = [of_device[0] for of_device in gradients]
+    by_z = [of_device[1] for of_device in gradients]
     by_sums = backend.allreduce([of_device[2] for of_device in gradients])
+
+    back_to_weight = by_first_weight(ops)
     by_weight = [
-        launch(by_first_weight(ops), replicas[k], inputs[k], gradients[k][1], by_sums[k])
-        for k in devices
+        launch(back_to_weight, replicas[k], inputs[k], by_z[k], by_sums[k]) for k in devices
     ]
-    return [(by_weight[k], *(gradients[k][0][number] for number in range(4))) for k in devices]
+    gradients_by_device = []
+    for k in devices:
+        by_scale_shift_weight_bias = [by_other_parameters[k][number] for number in range(4)]
+        gradients_by_device.append((by_weight[k], *by_scale_shift_weight_bias))
+    return gradients_by_device
 
 
 def difference(backend: Backend, name: str, rows: int, devices: int = 1) -> float:
-    """Return by how much a step differs from NumPy's with statistics per device.
+    """Return how far a step of a strategy is from NumPy's step with statistics per device.
 
-    NumPy has `devices`; `rows` are over all. The largest difference is a share of the parameter's
-    largest change; it is averaged over a few batches.
+    NumPy divides the same `rows` over `devices`. The difference is a share of the largest change of
+    the parameter that differs most, averaged over a few batches.
     """
     reference = backends.load(
         "numpy", devices=devices, threads_per_device=backend.threads_per_device
     )
-    strategy, per_device = ways(rows)[name], ways(rows)[PER_DEVICE]
+    strategy, per_device = strategies(rows)[name], strategies(rows)[PER_DEVICE]
     parameters = initial_parameters()
     errors = []
     for seed in range(1, DRAWS + 1):
@@ -180,7 +197,7 @@ def difference(backend: Backend, name: str, rows: int, devices: int = 1) -> floa
 def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
     """Make the function (parameters, x) -> (z, (column sums of z, column sums of z²)).
 
-    z is x · first weight.
+    z is x · first weight: the units before they are normalised.
     """
 
     def apply(parameters: Array, x: Array) -> Array:
@@ -193,7 +210,7 @@ def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
 def loss_of_normalised(
     ops: Ops, parameters: Array, z: Array, sums: Array, rows: int, labels: Array
 ) -> Array:
-    """Normalise z by the sums over `rows`, go on, and sum the losses of z's own rows."""
+    """Return the sum of the losses of z's rows, normalised by the column sums over `rows` rows."""
     _, scale, shift, weight, bias = parameters
     mean, mean_of_squares = (ops.multiply(total, 1 / rows) for total in sums)
     variance = ops.add(mean_of_squares, ops.multiply(ops.power(mean, 2), -1.0))
@@ -206,8 +223,8 @@ def loss_of_normalised(
 def loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
     """Make the function (parameters, x, labels) -> sum of the losses.
 
-    (n, 64) → dense → batch normalisation over the rows → ReLU → dense → (n, 10). The statistics are
-    of only these rows.
+    (n, 64) → dense → batch normalisation → ReLU → dense → (n, 10). The statistics are those of the
+    n rows.
     """
     forward = with_sums(ops)
 
@@ -219,30 +236,33 @@ def loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
 
 
 def by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
-    """Make the function that goes back to z and its sums.
+    """Make the function from the losses back to z and its sums.
 
-    (parameters, z, sums over all devices' rows, labels) -> gradients of these rows' losses: by all
-    parameters but the first, by z, and by the sums (tuple, array, tuple).
+    (parameters, z, sums over the rows of all devices, labels) -> (gradients by all parameters but
+    the first, gradient by z, gradients by the sums), all of them of the losses of z's rows.
     """
 
     def loss_of_leaves(leaves: Array, labels: Array) -> Array:
-        parameters, z, sums = (None, *leaves[:4]), leaves[4], leaves[5:]
+        scale, shift, weight, bias, z, *sums = leaves
+        parameters = (None, scale, shift, weight, bias)
         return loss_of_normalised(ops, parameters, z, sums, rows, labels)
 
     differentiate = ops.value_and_grad(loss_of_leaves)
 
     def back(parameters: Array, z: Array, sums: Array, labels: Array) -> Array:
-        gradients = differentiate((*parameters[1:], z, *sums), labels)[1]
-        return gradients[:4], gradients[4], gradients[5:]
+        _first_weight, *others = parameters
+        _, gradients = differentiate((*others, z, *sums), labels)
+        *by_others, by_z, by_sum, by_sum_of_squares = gradients
+        return tuple(by_others), by_z, (by_sum, by_sum_of_squares)
 
     return back
 
 
 def by_first_weight(ops: Ops) -> Callable[..., Array]:
-    """Make the function that goes back from z and its sums to the first weight.
+    """Make the function from z and its sums back to the first weight.
 
-    (parameters, x, gradient by z, gradients by the sums) -> gradient by the first weight. It flows
-    through z itself and through both sums; z is computed again.
+    (parameters, x, gradient by z, gradients by the sums) -> gradient by the first weight. The
+    gradient comes through z itself and through both sums; z is computed again.
     """
 
     def inner_product(first_parameter: Array, x: Array, *upstream: Array) -> Array:
@@ -262,8 +282,8 @@ def by_first_weight(ops: Ops) -> Callable[..., Array]:
     return back
 
 
-def ways(rows: int) -> dict[str, Strategy]:
-    """Return the ways to take a step of `rows` over all devices, by name."""
+def strategies(rows: int) -> dict[str, Strategy]:
+    """Return the two ways to take a step of `rows` over all devices, by name."""
     return {
         PER_DEVICE: Strategy(step_by(of_own_rows(loss))),
         SYNCHRONISED: Strategy(step_by(partial(synchronised, rows))),
@@ -271,13 +291,13 @@ def ways(rows: int) -> dict[str, Strategy]:
 
 
 def in_single_precision(name: str, rows: int) -> Program:
-    return ways(rows)[name].in_single_precision(
-        initial_parameters(), synthetic_batch(rows), RATE / rows
-    )
+    """Make the program of a strategy's step in float32, of `rows` over all devices."""
+    strategy = strategies(rows)[name]
+    return strategy.in_single_precision(initial_parameters(), synthetic_batch(rows), RATE / rows)
 
 
 def initial_parameters(seed: int = 0) -> tuple[np.ndarray, ...]:
-    """Draw float64 weights of variance 1 / inputs; scale 1 and shift 0."""
+    """Draw float64 weights of variance 1 / inputs; the scale is 1, shift and bias are 0."""
     generator = np.random.default_rng(seed)
     first = generator.standard_normal((INPUTS, UNITS)) / INPUTS**0.5
     second = generator.standard_normal((UNITS, CLASSES)) / UNITS**0.5
@@ -285,13 +305,14 @@ def initial_parameters(seed: int = 0) -> tuple[np.ndarray, ...]:
 
 
 def synthetic_batch(rows: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Draw float64 inputs (rows, 64), and labels: what a drawn linear map scores highest."""
+    """Draw float64 inputs (rows, 64), and labels: the classes that a linear map scores highest."""
     x = np.random.default_rng(seed).standard_normal((rows, INPUTS))
     scores = x @ np.random.default_rng(0).standard_normal((INPUTS, CLASSES))
     return x, scores.argmax(axis=1).astype(np.int32)
 
 
 def differing(name: str, rounding: str, different: str) -> Metric:
+    """Declare the metric of a step's difference, with the meanings of rounding and of more."""
     bands = (Band(LOWEST, "rounding", rounding), Band(ROUNDING, "different", different))
     return Metric(name, bands=bands, in_percent=True)
 

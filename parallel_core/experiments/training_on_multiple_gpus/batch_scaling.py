@@ -56,8 +56,8 @@ def program(
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Time the same steps on 1, 2, 4, … devices, with batches of `batch_size` and of as many times
-    that.
+    """Time the same steps on 1, 2, 4, … devices, with the batch of one device and with a batch that
+    grows with the devices.
 
     Raises RequestError for a backend with a single device, and if there are fewer images than the
     steps take.
@@ -70,40 +70,34 @@ def program(
             f"{len(data.train_labels)} there "
             "are: choose fewer --steps or a smaller --batch-size"
         )
-    tell("check against NumPy", 0.0)
-    start, checked = training_steps.enlarged_start(seed, 8.0), plans(min(batch_size, 64), total)
-    for batch in set(checked.values()):
-        settings = Settings(1, batch, seed=seed)
-        counts = [count for (_, count), own in checked.items() if own == batch]
-        # The first loss is of the start only; the second one shows the gradients, and NumPy is
-        # slow.
-        found = [
-            training_steps.first_losses(trial.backend, count, data, settings, start, 2)
-            for count in counts
-        ]
-        training_steps.check_first_losses(trial, data, settings, start, *found)
-    trial.parameters["steps"] = taken = steps or fitting_steps(trial, data, batch_size)
+    check_losses(trial, data, batch_size, seed)
+    steps_in_timing = steps or fitting_steps(trial, data, batch_size)
+    trial.parameters["steps"] = steps_in_timing
     batches = plans(batch_size, total)
     for (kind, count), batch in batches.items():
-        settings = Settings(1, batch, limit=taken, seed=seed)
+        settings = Settings(1, batch, limit=steps_in_timing, seed=seed)
         params = training_steps.placed(trial.backend, initial_parameters(seed), count)
         take = partial(training_steps.time_steps, trial.backend, params, data, settings)
-        bare = units_of_step(
-            trial.backend, training_steps.one_step(count, data, settings), times=taken
-        )
+        step = training_steps.one_step(count, data, settings)
+        bare = units_of_step(trial.backend, step, times=steps_in_timing)
         trial.time(case_name(kind, count, total), take=take, bare=bare)
     medians = {name: case.median for name, case in trial.run().items()}
 
+    def step_seconds(kind: str, count: int, times: Any) -> Any:
+        return times[case_name(kind, count, total)] / steps_in_timing
+
     def speed(kind: str, count: int, times: Any) -> Any:
         # One device has one kind of batch.
-        return batches.get((kind, count), batch_size) * taken / times[case_name(kind, count, total)]
+        batch = batches.get((kind, count), batch_size)
+        return batch / step_seconds(kind, count, times)
+
+    def efficiency(kind: str, count: int, times: Any) -> Any:
+        return speed(kind, count, times) / (count * speed(kind, 1, times))
 
     quantities: Mapping[str, Callable[[str, int, Any], Any]] = {
         "images_per_second": speed,
-        "scaling_efficiency": lambda kind, k, times: (
-            speed(kind, k, times) / (k * speed(kind, 1, times))
-        ),
-        "step_seconds": lambda kind, k, times: times[case_name(kind, k, total)] / taken,
+        "scaling_efficiency": efficiency,
+        "step_seconds": step_seconds,
     }
     counts = sorted({count for _, count in batches})
     series = {"devices": tuple(map(float, counts))}
@@ -120,22 +114,48 @@ def program(
     trial.described |= {"data": data.source, "series": series}
 
 
+def check_losses(trial: Trial, data: Dataset, batch_size: int, seed: int) -> None:
+    """Compare the first two losses on every number of devices with NumPy's on one device.
+
+    The batches have at most 64 images for each device. The first loss only depends on the start;
+    the second one shows the gradients.
+    """
+    tell("check against NumPy", 0.0)
+    start = training_steps.enlarged_start(seed, 8.0)
+    batches = plans(min(batch_size, 64), len(trial.devices))
+    # Numbers of devices with the same batch are compared together, because NumPy is slow.
+    counts_by_batch: dict[int, list[int]] = {}
+    for (_, count), batch in batches.items():
+        counts_by_batch.setdefault(batch, []).append(count)
+    for batch, counts in counts_by_batch.items():
+        settings = Settings(1, batch, seed=seed)
+        losses = [
+            training_steps.first_losses(trial.backend, count, data, settings, start, 2)
+            for count in counts
+        ]
+        training_steps.check_first_losses(trial, data, settings, start, *losses)
+
+
 def fitting_steps(trial: Trial, data: Dataset, batch_size: int) -> int:
-    """Choose how many steps a timing has, so that all rounds fit into the budget even if devices
-    take turns.
+    """Choose how many steps, at most 10, a timing has for all rounds to fit the budget.
+
+    They fit even if devices take turns.
     """
     total = len(trial.devices)
-    params, settings = (
-        training_steps.placed(trial.backend, initial_parameters(), 1),
-        Settings(1, batch_size, limit=1),
-    )
-    step = min(
-        training_steps.time_steps(trial.backend, params, data, settings)[1] for _ in range(2)
-    )
-    # One more for the warm-up, and in each round a step of every device as one unit.
-    round_of_a_step = (trial.rounds + 1) * sum(plans(1, total).values()) * step
-    fitting = trial.left(TIMED_SHARE) / round_of_a_step - 1
-    return max(1, int(min(10, fitting, len(data.train_labels) // (total * batch_size))))
+    params = training_steps.placed(trial.backend, initial_parameters(), 1)
+    settings = Settings(1, batch_size, limit=1)
+    seconds = []
+    for _ in range(2):
+        _, done = training_steps.time_steps(trial.backend, params, data, settings)
+        seconds.append(done)
+    seconds_of_step = min(seconds)
+    # A round takes a step of all cases as often as the timing has steps, and once more as units.
+    steps_of_one_device = sum(plans(1, total).values())
+    rounds = trial.rounds + 1  # with the warm-up
+    seconds_of_all_rounds = rounds * steps_of_one_device * seconds_of_step
+    fitting = trial.left(TIMED_SHARE) / seconds_of_all_rounds - 1
+    steps_in_data = len(data.train_labels) // (total * batch_size)
+    return max(1, int(min(10, fitting, steps_in_data)))
 
 
 SPEEDUP = Metric(

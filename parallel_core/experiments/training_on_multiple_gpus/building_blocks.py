@@ -24,7 +24,7 @@ are those of a call; only `get_params` and `copy_to` handle the whole network.
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,10 +37,19 @@ from parallel_core.training.lenet import initial_parameters, loss_and_gradients
 from parallel_core.training.step import get_params
 
 Arrays: TypeAlias = Sequence[np.ndarray]
-Example: TypeAlias = tuple[str, Arrays, Arrays, Arrays]
-"""A sentence with places for arrays, the values that were found, those that must be found, and
-those to be written.
-"""
+
+
+class Example(NamedTuple):
+    """The values of an example, and the sentence that shows them."""
+
+    sentence: str
+    """A text with a place `{}` for each array in `shown`."""
+    values: Arrays
+    """The values that the backend computed."""
+    expected: Arrays
+    """The values that must come out."""
+    shown: Arrays
+
 
 RATE = np.float32(0.5)
 
@@ -53,15 +62,18 @@ def program(trial: Trial) -> None:
     trial.refuse_single_device("building-blocks", "shows two devices")
     backend, (first, second, *_) = trial.backend, trial.devices
     for run in EXAMPLES:
-        says, found, expected, to_write = run(backend)
-        trial.check(f"the values of {run.__name__.replace('_', ' ')!r}", found, expected)
-        trial.notes.append(says.format(*map(written, to_write)))
-    trial.found("right_examples", sum(error < LARGEST_ERROR for error in trial.errors.values()))
+        example = run(backend)
+        title = run.__name__.replace("_", " ")
+        trial.check(f"the values of {title!r}", example.values, example.expected)
+        shown = [written(array) for array in example.shown]
+        trial.notes.append(example.sentence.format(*shown))
+    right_examples = [error for error in trial.errors.values() if error < LARGEST_ERROR]
+    trial.found("right_examples", len(right_examples))
     params = get_params(backend, first)
     values: list[Array] = []
 
     def load() -> None:
-        # A sum consumes them.
+        # Each sum consumes its values.
         values[:] = ones_and_twos(backend)
 
     # Two numbers a device give their kernels nothing to do, so there are no bare times.
@@ -90,102 +102,105 @@ def matrix(rows: int = 4) -> np.ndarray:
 
 
 def parameters_on_a_device(backend: Backend) -> Example:
-    """Load the parameters and differentiate on no image at all, then on one that is white."""
+    """Load the parameters; compute the gradients of no image, and those of one white image."""
     device = backend.devices[0]
-    params, start = get_params(backend, device), initial_parameters()
+    params = get_params(backend, device)
+    initial = initial_parameters()
 
     def gradients_of(images: int) -> Arrays:
-        white, labels = (
-            np.ones((images, 1, 28, 28), dtype=np.float32),
-            np.zeros(images, dtype=np.int32),
-        )
-        batch = (backend.asarray(x, device) for x in (white, labels))
-        gradients: Arrays = backend.to_numpy(
-            backend.launch(loss_and_gradients(backend.ops), params, *batch)[1]
+        white = backend.asarray(np.ones((images, 1, 28, 28), dtype=np.float32), device)
+        labels = backend.asarray(np.zeros(images, dtype=np.int32), device)
+        _loss, gradients = backend.to_numpy(
+            backend.launch(loss_and_gradients(backend.ops), params, white, labels)
         )
         return gradients
 
-    weights, before, after = backend.to_numpy(params), gradients_of(0), gradients_of(1)
-    # Of the first layer; its weight stands before it.
-    biases = [each[1] for each in (weights, before, after)]
-    return (
-        (
-            "On its device b1 begins with {}; the largest number in its gradient is {} before any "
-            "image and {} after one."
-        ),
-        [*weights, *before, np.asarray(np.any(biases[2]))],
-        [*start, *map(np.zeros_like, start), np.asarray(True)],
-        [biases[0][:3], *(np.abs(gradient).max() for gradient in biases[1:])],
+    loaded = backend.to_numpy(params)
+    of_no_image = gradients_of(0)
+    of_one_image = gradients_of(1)
+    # The first layer's bias is the second parameter, after its weight.
+    bias = loaded[1]
+    largest_before = np.abs(of_no_image[1]).max()
+    largest_after = np.abs(of_one_image[1]).max()
+    return Example(
+        "On its device b1 begins with {}; the largest number in its gradient is {} before any "
+        "image and {} after one.",
+        values=[*loaded, *of_no_image, np.asarray(np.any(of_one_image[1]))],
+        expected=[*initial, *map(np.zeros_like, initial), np.asarray(True)],
+        shown=[bias[:3], largest_before, largest_after],
     )
 
 
 def allreduce_of_1s_and_2s(backend: Backend) -> Example:
     """Sum the two devices' values."""
-    values = ones_and_twos(backend)
-    before = [backend.to_numpy(value) for value in values]
-    found = [*before, *map(backend.to_numpy, backend.allreduce(values))]
-    return (
+    on_devices = ones_and_twos(backend)
+    before = [backend.to_numpy(value) for value in on_devices]
+    after = [backend.to_numpy(total) for total in backend.allreduce(on_devices)]
+    values = [*before, *after]
+    return Example(
         "Before allreduce the devices hold {} and {}, after it {} and {}.",
-        found,
-        pairs(1, 2, 3, 3),
-        found,
+        values,
+        expected=pairs(1, 2, 3, 3),
+        shown=values,
     )
 
 
 def an_even_split(backend: Backend) -> Example:
-    """Divide 4 rows by 2."""
-    shards = [
-        backend.to_numpy(shard) for shard in backend.split_and_load(matrix(), backend.devices[:2])
-    ]
-    says = "Of a 4 × 5 matrix that counts from 0, the first device gets {} and the second one {}."
-    return says, shards, [matrix()[:2], matrix()[2:]], shards
+    """Divide 4 rows over 2 devices."""
+    on_devices = backend.split_and_load(matrix(), backend.devices[:2])
+    shards = [backend.to_numpy(shard) for shard in on_devices]
+    return Example(
+        "Of a 4 × 5 matrix that counts from 0, the first device gets {} and the second one {}.",
+        shards,
+        expected=[matrix()[:2], matrix()[2:]],
+        shown=shards,
+    )
 
 
 def uneven_splits(backend: Backend) -> Example:
-    """Divide 5 rows by 2 and 1 row by 3; a device may be named twice if there are only two."""
-    five = backend.split_and_load(matrix(5), backend.devices[:2])
-    one = backend.split_and_load(matrix(1), [*backend.devices[:2], backend.devices[-1]])
-    shards = [backend.to_numpy(shard) for shard in (*five, *one)]
-    return (
-        (
-            "5 rows over 2 devices are {} and {}; 1 row over 3 devices is {}, {} and {}: a shard "
-            "may "
-            "be empty."
-        ),
+    """Divide 5 rows over 2 devices, and 1 row over 3, of which the last may be named twice."""
+    first, second, third = *backend.devices[:2], backend.devices[-1]
+    shards_of_five = backend.split_and_load(matrix(5), [first, second])
+    shards_of_one = backend.split_and_load(matrix(1), [first, second, third])
+    shards = [backend.to_numpy(shard) for shard in (*shards_of_five, *shards_of_one)]
+    return Example(
+        "5 rows over 2 devices are {} and {}; 1 row over 3 devices is {}, {} and {}: a shard may "
+        "be empty.",
         shards,
-        [matrix(5)[:3], matrix(5)[3:], matrix(1), matrix(0), matrix(0)],
-        [np.asarray(len(shard)) for shard in shards],
+        expected=[matrix(5)[:3], matrix(5)[3:], matrix(1), matrix(0), matrix(0)],
+        shown=[np.asarray(len(shard)) for shard in shards],
     )
 
 
 def rebinding_list_items(backend: Backend) -> Example:
-    """Write an allreduce that puts the sum into its list, and not into the arrays.
-
-    Then write one that returns it.
+    """Put sums into the items of a list, which leaves an array without its sum; beside it, call the
+    allreduce that returns its sums.
     """
     gradients = [backend.to_numpy(value) for value in ones_and_twos(backend)]
-    # As a cell of the book once did: the first array is changed, and the other's place gets a new
-    # one.
+    # A cell of the book once did this: the first array is changed, but the second item of the list
+    # becomes a new array, and the second gradient stays as it is.
     items = list(gradients)
     items[0] += items[1]
     items[1] = items[0].copy()
-    sums = [backend.to_numpy(value) for value in backend.allreduce(ones_and_twos(backend))]
+    sums = [backend.to_numpy(total) for total in backend.allreduce(ones_and_twos(backend))]
 
-    def stepped(each: Arrays) -> list[np.ndarray]:
+    def steps_from_zero(gradients: Arrays) -> list[np.ndarray]:
         zeros = np.zeros((1, 2), dtype=np.float32)
-        devices = zip(each, backend.devices, strict=False)
-        return [
-            step(backend, backend.asarray(zeros, device), gradient, device)
-            for gradient, device in devices
-        ]
+        ends = []
+        for gradient, device in zip(gradients, backend.devices, strict=False):
+            parameter = backend.asarray(zeros, device)
+            ends.append(step(backend, parameter, gradient, device))
+        return ends
 
-    found = [*gradients, *stepped(gradients), *sums, *stepped(sums)]
-    says = (
+    values = [*gradients, *steps_from_zero(gradients), *sums, *steps_from_zero(sums)]
+    return Example(
         "An allreduce that rebinds list items (`data[i] = …`) leaves gradients {} and {}, and a "
-        "step from 0 leads to "
-        "{} and {}; one that returns its sums gives {} and {}, and a step leads to {} and {}."
+        "step from 0 leads to {} and {}; one that returns its sums gives {} and {}, and a step "
+        "leads to {} and {}.",
+        values,
+        expected=pairs(3, 2, -1.5, -1, 3, 3, -1.5, -1.5),
+        shown=values,
     )
-    return says, found, pairs(3, 2, -1.5, -1, 3, 3, -1.5, -1.5), found
 
 
 def shared_memory(backend: Backend) -> Example:
@@ -196,29 +211,30 @@ def shared_memory(backend: Backend) -> Example:
         np.subtract(replica, RATE * gradient, out=replica)
     first = backend.asarray(zeros, backend.devices[0])
     second = backend.copy_to(first, backend.devices[1])
-    found = [*shared, step(backend, first, gradient, backend.devices[0]), backend.to_numpy(second)]
-    says = (
+    updated = step(backend, first, gradient, backend.devices[0])
+    values = [*shared, updated, backend.to_numpy(second)]
+    return Example(
         "If two devices hold the same array at 0, a step of −0.5 on each leads to {} and {}; after "
-        "`copy_to`, a step "
-        "on the first device only leads to {} and {}."
+        "`copy_to`, a step on the first device only leads to {} and {}.",
+        values,
+        expected=pairs(-1, -1, -0.5, 0),
+        shown=values,
     )
-    return says, found, pairs(-1, -1, -0.5, 0), found
 
 
 def step(backend: Backend, parameter: Array, gradient: np.ndarray, device: Device) -> np.ndarray:
-    """Take a step on a device, which consumes the parameter; return where it leads."""
-    updated = backend.launch(
-        backend.ops.sgd, (parameter,), (backend.asarray(gradient, device),), float(RATE)
-    )
-    led: np.ndarray = backend.to_numpy(updated)[0]
-    return led
+    """Take a step on a device, which consumes the parameter; return the new value."""
+    on_device = backend.asarray(gradient, device)
+    updated = backend.launch(backend.ops.sgd, (parameter,), (on_device,), float(RATE))
+    new_value: np.ndarray = backend.to_numpy(updated)[0]
+    return new_value
 
 
 def written(array: np.ndarray) -> str:
-    """Write an array in one line, its numbers as short as they are."""
-    return np.array2string(
-        array + 0.0, separator=", ", formatter={"float_kind": "{:g}".format}
-    ).replace("\n", "")
+    """Write an array in one line, without trailing zeros."""
+    # Adding 0.0 turns integers into floats, and -0.0 into 0.0.
+    text = np.array2string(array + 0.0, separator=", ", formatter={"float_kind": "{:g}".format})
+    return text.replace("\n", "")
 
 
 EXAMPLES: Sequence[Callable[[Backend], Example]] = (
@@ -229,7 +245,7 @@ EXAMPLES: Sequence[Callable[[Backend], Example]] = (
     an_even_split,
     uneven_splits,
 )
-"""They are called as their functions are."""
+"""The examples; the names of their functions are shown."""
 
 EXPERIMENT = Experiment(
     name="building-blocks",
@@ -265,7 +281,7 @@ EXPERIMENT = Experiment(
             "only the times differ.",
         ),
     ),
-    # Its answer is of values.
+    # The answer does not depend on times.
     queued_case="get_params",
     options={"full": {"rounds": 50}, "quick": {"rounds": 20}},
 )

@@ -23,7 +23,7 @@ Read: With the book's initial weights the loss stays on a plateau for about 300 
 accuracy of 0.1 after a short run is no error: the network has learnt nothing yet.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -51,7 +51,7 @@ from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_O
 from parallel_core.experiments.workloads import BESIDE, price_of_overlap
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.machine import sample_machine, watched
-from parallel_core.training.batches import Epoch, Settings, steps_of
+from parallel_core.training.batches import CompletedSteps, Epoch, Settings, steps_of
 from parallel_core.training.checkpoints import Checkpointing, check_resumable
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
@@ -87,16 +87,20 @@ def program(
     on_epoch: Callable[[Epoch], object] = ignore,
     checkpoints: Checkpointing | None = None,
 ) -> None:
-    """Train LeNet from the same start as every other backend, for speed, accuracy and losses, and
-    how these scale.
+    """Train LeNet on all devices, and find its speed, accuracy and losses, and how these scale.
 
-    `on_plan(plan)` is called before, and `on_batch(epoch, images)` and `on_epoch(epoch)` as work is
-    done; in the comparisons with one device and with NumPy, which train nothing, with no images. If
-    the settings have no epochs and no checkpoint has them, there is one, of as many batches as fit
-    a minute. Of `compared` first steps one device takes as many, but not if there are several
-    processes. Speed is of the epochs that were trained here from beginning to end; if there are
-    none, of all, and a note says so. Accuracy and losses are of all. Raises NotFiniteError if
-    training diverges, and RequestError if it cannot go on from a checkpoint with these settings.
+    Without epochs in the settings or a checkpoint there is one epoch, of as many batches as fit a
+    minute. One device takes `compared` first steps too, unless there are several processes. Every
+    backend starts from the same parameters.
+
+    `on_plan(plan)` is called before the training, `on_batch(epoch, images)` after each batch, and
+    `on_epoch(epoch)` after each epoch. The comparisons with one device and with NumPy train
+    nothing, and call `on_batch` with no images.
+
+    The speed is of the epochs that were trained here from beginning to end, or of all epochs if
+    there are none, and a note says so. Accuracy and losses are of all epochs. Raises NotFiniteError
+    if the training diverges, and RequestError if it cannot go on from a checkpoint with these
+    settings.
     """
     backend = trial.backend
     checkpoints = checkpoints or Checkpointing()
@@ -116,8 +120,9 @@ def program(
         "compared": plan.compared,
     }
     turns = train_in_turn(backend, data, settings, plan.compared, on_batch)
-    # A short run ends soon: it is tested on as many images as it trains on.
-    tested = data.tested_on((settings.limit or len(data.train_labels)) * settings.batch_size)
+    # A short training is tested on as many images as it trains on, so that testing is short too.
+    batches_of_epoch = settings.limit or len(data.train_labels)
+    tested = data.tested_on(batches_of_epoch * settings.batch_size)
     before = sample_machine()
     for progress in continue_training(
         backend, params, tested, settings, on_batch, start, checkpoints.every
@@ -128,24 +133,24 @@ def program(
     watch = watched(before, sample_machine())
     epochs, losses = progress.epochs, progress.losses
 
-    difference = trial.checks["max_replica_difference"] = largest_replica_difference(
-        backend, params
-    )
+    difference = largest_replica_difference(backend, params)
+    trial.checks["max_replica_difference"] = difference
     if difference:
         trial.problems.append(
             f"the devices' parameters differ after training, by {difference:.1e} of the largest"
         )
-    book_s = initial_parameters(settings.seed, settings.width)
-    # It trains nothing, but tells the watchdog of this process that work goes on.
+    initial = initial_parameters(settings.seed, settings.width)
+    # NumPy trains nothing, but its calls of `on_batch` tell this process's watchdog that work goes
+    # on.
     training_steps.check_first_losses(
         trial,
         data,
         settings,
-        book_s,
+        initial,
         epochs[0].losses,
         on_batch=lambda *_: on_batch(len(epochs), 0),
     )
-    timed = epochs[len(start.epochs) + bool(start.step) :]
+    timed = timed_epochs(start, epochs)
     if not timed:
         timed = epochs
         trial.notes.append(
@@ -161,8 +166,9 @@ def program(
     if plan.compared:
         find_gain(trial, turns)
     accuracies = tuple(epoch.accuracy for epoch in epochs)
+    last = accuracies[-1]
     trial.found_by(SPEED.name, lambda times: timed[-1].images / times[EPOCH])
-    trial.found(ACCURACY.name, Interval(accuracies[-1], accuracies[-1], accuracies[-1]))
+    trial.found(ACCURACY.name, Interval(last, last, last))
     trial.found("best_test_accuracy", max(accuracies))
     trial.found("final_loss", losses[-1])
     trial.described |= {
@@ -172,19 +178,35 @@ def program(
     measure_scaling(trial, data, settings, trained=len(losses) - len(start.losses))
 
 
+def timed_epochs(start: CompletedSteps, epochs: Sequence[Epoch]) -> Sequence[Epoch]:
+    """Return the epochs that were trained here from beginning to end, after a checkpoint's start.
+
+    An epoch that had begun before the checkpoint is left out.
+    """
+    begun_before = len(start.epochs)
+    if start.step:
+        begun_before += 1
+    return epochs[begun_before:]
+
+
 def plan_on(
     backend: Backend, data: Dataset, settings: Settings, compared: int | None, done: int
 ) -> TrainingPlan:
-    """Plan a training on all devices; only in a process by itself one of several is compared."""
+    """Plan a training on all devices, after `done` steps.
+
+    One device takes `compared` first steps too, unless it is the only one or there are several
+    processes.
+    """
     if isinstance(backend, GroupedBackend):
-        return plan_training(
-            backend, data, settings, 0, done, agree=partial(of_first, backend.group)
-        )
-    return plan_training(backend, data, settings, compared if len(backend.devices) > 1 else 0, done)
+        agree = partial(of_first, backend.group)
+        return plan_training(backend, data, settings, 0, done, agree=agree)
+    if len(backend.devices) == 1:
+        compared = 0
+    return plan_training(backend, data, settings, compared, done)
 
 
 def keep_for_counting(trial: Trial, params: list[Array], data: Dataset, settings: Settings) -> None:
-    """Keep what repeats a few steps, to be recorded; the parameters are trained on."""
+    """Keep a function that takes a few steps, to be recorded; it trains the parameters further."""
     steps = min(RECORDED_STEPS, steps_of(data, settings))
     few = replace(settings, limit=steps)
     take = partial(training_steps.time_steps, trial.backend, params, data, few)
@@ -197,7 +219,7 @@ SPEED = Metric(
     "images_per_second",
     title="LeNet, images/s",
     means="images that training gets through in a second, on all devices together",
-    # Else all devices are compared with one.
+    # If all devices are compared with one, that sentence is said instead.
     said=lambda result: SPEEDUP.name not in result.metrics,
 )
 ACCURACY = Metric(
@@ -216,6 +238,15 @@ PRICE = replace(
     "0 is no longer",
 )
 
+
+def extent(_: Backend, data: Dataset, settings: Settings, **__: object) -> tuple[int, int]:
+    """Return the number of epochs, and the images of an epoch."""
+    images = len(data.train_labels)
+    if settings.limit:
+        images = min(images, settings.limit * settings.batch_size)
+    return settings.last_epoch, images
+
+
 EXPERIMENT = Experiment(
     name="data-parallel",
     summary="How fast does LeNet train on two devices?",
@@ -223,12 +254,7 @@ EXPERIMENT = Experiment(
     program=program,
     usual_deviation=0.04,
     between_processes=program,
-    extent=lambda _, data, settings, **__: (
-        settings.last_epoch,
-        min(
-            len(data.train_labels), settings.batch_size * (settings.limit or len(data.train_labels))
-        ),
-    ),
+    extent=extent,
     case=EPOCH,
     metrics=(
         SPEED,

@@ -30,7 +30,6 @@ synchronous engine, more devices cannot be faster.
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -70,9 +69,8 @@ CHECKPOINT = Parameter(
     parse=lambda text: read_checkpoint(Path(text)),
 )
 TRAINING_SHARE, NUMPY_SHARE, TIMED_SHARE = 0.3, 0.55, 0.95
-"""Shares of the budget.
-
-Until when is trained, until when NumPy may begin another shard, and until when is timed.
+"""The shares of the budget until which the network is trained, NumPy may begin another shard, and
+cases are timed.
 """
 
 
@@ -87,11 +85,10 @@ def program(
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Evaluate one network on 1, 2, 4, … devices: how many images are correct, and how fast.
+    """Evaluate one network on 1, 2, 4, … devices: compare its scores, and time it.
 
-    The count must be the same everywhere. A training takes `train_steps` steps, or fewer if they
-    would take too much of the budget; there is none with a checkpoint. Raises NotFiniteError if it
-    diverges.
+    The network comes from a checkpoint, or from a training of `train_steps` steps, or fewer if they
+    would take too much of the budget. Raises NotFiniteError if the training diverges.
     """
     backend = trial.backend
     if checkpoint is None:
@@ -115,29 +112,30 @@ def program(
 
     if images is None:
         images = _images_that_fit(trial, params, data, batch_size)
-    timed = data.tested_on(images)
-    shown = len(timed.test_labels)
-    trial.parameters["images"] = shown
+    timed_data = data.tested_on(images)
+    timed_images = len(timed_data.test_labels)
+    trial.parameters["images"] = timed_images
 
     def launch_on(count: int, backend: Backend) -> object:
-        return launch_counts(backend, placed(backend, parameters, count), timed, count * batch_size)
+        new_params = placed(backend, parameters, count)
+        return launch_counts(backend, new_params, timed_data, count * batch_size)
 
     for count in counts:
         bare = units_of_step(backend, partial(launch_on, count))
-        take = partial(evaluated, backend, params[count], timed, batch_size)
+        take = partial(evaluated, backend, params[count], timed_data, batch_size)
         trial.time(counted_devices(count), take=take, bare=bare)
     cases = trial.run(TIMED_SHARE)
 
     on_one, on_all = counted_devices(1), counted_devices(all_devices)
-    trial.found_by("images_per_second", lambda times: shown / times[on_all])
-    trial.found_by("images_per_second_one_device", lambda times: shown / times[on_one])
+    trial.found_by("images_per_second", lambda times: timed_images / times[on_all])
+    trial.found_by("images_per_second_one_device", lambda times: timed_images / times[on_one])
     if all_devices > 1:
         trial.found_by(SPEEDUP.name, ratio(on_one, on_all))
     trial.found("test_accuracy", correct[all_devices] / len(data.test_labels))
     trial.found("correct_images", correct[all_devices])
-    trial.points[""] = {
-        float(count): shown / cases[counted_devices(count)].median for count in counts
-    }
+    for count in counts:
+        seconds = cases[counted_devices(count)].median
+        trial.points[""][float(count)] = timed_images / seconds
     trial.described["data"] = data.source
     trial.described["series"] = {"correct_images": tuple(map(float, correct.values()))}
 
@@ -145,21 +143,27 @@ def program(
 def _images_that_fit(
     trial: Trial, params: Mapping[int, list[Array]], data: Dataset, batch_size: int
 ) -> int:
-    """Return how many test images fit the budget in every timing, judging by one device."""
+    """Return the number of test images with which all timings fit the budget.
+
+    The time on one device is taken for all numbers of devices.
+    """
     images_at_once = max(params) * batch_size
-    _, seconds = evaluated(trial.backend, params[1], data.tested_on(images_at_once), batch_size)
-    # Each number of devices, and its units; once more for the warm-up, and once to make the units.
+    few_images = data.tested_on(images_at_once)
+    _, seconds = evaluated(trial.backend, params[1], few_images, batch_size)
+    # A round evaluates on each number of devices, and once more as units. The warm-up, and making
+    # the units, take as long as a round each.
     evaluations = (trial.rounds + 2) * 2 * len(params)
     times = int(trial.left(TIMED_SHARE) / (evaluations * seconds))
     return images_at_once * max(1, times)
 
 
 def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np.ndarray, ...]:
-    """Train on all devices from enlarged weights for one epoch.
+    """Train on all devices from enlarged weights, for the steps that the settings allow; return the
+    parameters.
 
-    The training ends before if a share of the budget is spent.
+    The training ends early if its share of the budget is spent; a note says so.
     """
-    # From the book's own weights so short a training would stay at chance.
+    # From the book's own weights, accuracy would stay at chance in so few steps.
     params = placed(trial.backend, enlarged_start(settings.seed, 8.0))
     wanted = steps_of(data, settings)
     tell("training", 0.0)
@@ -167,7 +171,8 @@ def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np
         tell("training", len(progress.losses) / wanted)
         if trial.left(TRAINING_SHARE) <= 0:
             break
-    trial.parameters["train_steps"] = steps = len(progress.losses)
+    steps = len(progress.losses)
+    trial.parameters["train_steps"] = steps
     if steps < wanted:
         trial.notes.append(
             f"The budget ended the training after {steps} of {wanted} steps (--budget)."
@@ -182,12 +187,13 @@ def scores_on(
     size: int,
     left: Callable[[], float] = lambda: math.inf,
 ) -> np.ndarray:
-    """Compute the scores (images, 10) on all devices of `params`, with shards of `size` images.
+    """Compute the scores (images, 10) of the test images, on all devices of `params`.
 
-    They are of the first images: as many as are launched while seconds are `left`, one shard on
-    every device at least.
+    A shard is `size` images on one device. No shards are launched when no seconds are `left()`, but
+    at least one on every device, so the scores may be of the first images only.
     """
-    lenet, devices = network(backend.ops), devices_of(backend, params)
+    lenet = network(backend.ops)
+    devices = devices_of(backend, params)
     launched: list[Array] = []
     images_at_once = size * len(devices)
     for start in range(0, len(data.test_labels), images_at_once):
@@ -195,9 +201,11 @@ def scores_on(
             break
         tell(f"scores in {backend.name}", start / len(data.test_labels))
         images = as_input(data.test_images[start : start + images_at_once])
-        shards = zip(params, backend.split_and_load(images, devices), strict=True)
-        # Of fewer images than devices the last ones have none, which frameworks refuse to convolve.
-        launched += [backend.launch(lenet, p, x) for p, x in islice(shards, len(images))]
+        shards = backend.split_and_load(images, devices)
+        # With fewer images than devices the last shards are empty, and frameworks refuse those.
+        filled = min(len(images), len(devices))
+        for parameters, shard in zip(params[:filled], shards[:filled], strict=True):
+            launched.append(backend.launch(lenet, parameters, shard))
     return np.concatenate([backend.to_numpy(scores) for scores in launched])
 
 
@@ -208,9 +216,10 @@ def compare(
     labels: np.ndarray,
     counted: Mapping[int, int],
 ) -> None:
-    """Compare the scores on each number of devices with one device's, NumPy's and the counts.
+    """Compare the scores on each number of devices with NumPy's, and with those on one device.
 
-    NumPy's are of the first images only.
+    `expected` are NumPy's scores, perhaps of the first images only. `counted` are the correct
+    images that each number of devices counted, which must agree with its scores.
     """
     one_device, checked = scores[1], len(expected)
     first_scores = [on_devices[:checked] for on_devices in scores.values()]
@@ -228,53 +237,60 @@ def compare(
     unequal = _unequal_images(scores, expected)
     trial.found(UNEQUAL.name, len(unequal))
     count_alike(trial, scores)
-    # A few are enough as examples.
-    for image in sorted(unequal)[:3]:
-        second, highest = np.sort(one_device[image])[-2:]
-        share = (highest - second) / np.max(np.abs(one_device))
-        margin = f"its two highest scores are {share:.0e} of the largest apart"
-        trial.notes.append(
-            f"Image {image} has another class {unequal[image]} than on one device: {margin}."
-        )
+    trial.notes += _notes_on_unequal(unequal, one_device)
     for count, on_devices in scores.items():
         correct = int(np.sum(on_devices.argmax(axis=1) == labels))
-        # Images within rounding may fall on either side when they are computed again.
+        # An unequal image may be correct or not, each time that it is computed.
         if abs(correct - counted[count]) > len(unequal):
             counts = f"{counted[count]:,} correct images, and their scores {correct:,}"
             trial.problems.append(f"{counted_devices(count)} counted {counts}")
 
 
 def _unequal_images(scores: Mapping[int, np.ndarray], expected: np.ndarray) -> dict[int, str]:
-    """Return the images that have another class than on one device, with the first such place."""
-    classes = scores[1].argmax(axis=1)
-    all_scores = {f"on {counted_devices(count)}": row for count, row in scores.items()}
+    """Return the images that have another class than on one device, with where they have it first.
+
+    For example `{17: "on 2 devices", 40: "in NumPy"}`.
+    """
+    classes_on_one = scores[1].argmax(axis=1)
+    all_scores = {f"on {counted_devices(count)}": array for count, array in scores.items()}
     all_scores["in NumPy"] = expected
     unequal: dict[int, str] = {}
-    for computed, row in all_scores.items():
-        is_unequal = row.argmax(axis=1) != classes[: len(row)]
+    for where, array in all_scores.items():
+        classes = array.argmax(axis=1)
+        is_unequal = classes != classes_on_one[: len(classes)]
         for image in np.flatnonzero(is_unequal):
-            unequal.setdefault(int(image), computed)
+            unequal.setdefault(int(image), where)
     return unequal
+
+
+def _notes_on_unequal(unequal: Mapping[int, str], one_device: np.ndarray) -> list[str]:
+    """Say of up to three unequal images how close their two highest scores on one device are."""
+    notes = []
+    for image in sorted(unequal)[:3]:
+        second, highest = np.sort(one_device[image])[-2:]
+        share = (highest - second) / np.max(np.abs(one_device))
+        margin = f"its two highest scores are {share:.0e} of the largest apart"
+        notes.append(
+            f"Image {image} has another class {unequal[image]} than on one device: {margin}."
+        )
+    return notes
 
 
 def count_alike(trial: Trial, scores: Mapping[int, np.ndarray]) -> None:
     """Count the images that have the same class on every number of devices.
 
-    Nothing is counted on a single device, which has only itself to be compared with.
+    Nothing is counted if there is only one number.
     """
     if len(scores) == 1:
         return
-    classes = np.array([of_devices.argmax(axis=1) for of_devices in scores.values()])
+    classes = np.array([on_devices.argmax(axis=1) for on_devices in scores.values()])
     is_alike = (classes == classes[0]).all(axis=0)
     witness = "the scores on every number of devices"
     trial.count(ALIKE.name, int(is_alike.sum()), len(is_alike), witness)
 
 
 def evaluated(backend: Backend, params: list[Array], data: Dataset, batch_size: int) -> Timing:
-    """Evaluate on idle devices.
-
-    Return the seconds until all was launched and until all was added up.
-    """
+    """Evaluate a network; return the seconds until all was launched, and until all was counted."""
     launch = partial(launch_counts, backend, params, data, len(params) * batch_size)
     return measure(backend, launch, partial(add_counts, backend, params))
 
@@ -333,7 +349,6 @@ EXPERIMENT = Experiment(
             "batch_size", "Larger shards", "they take fewer launches, and change the speed only"
         ),
     ),
-    # That the counts are equal stays true on a machine that was disturbed.
     curves=Curves(
         over="devices",
         quantity="images_per_second",

@@ -34,7 +34,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from statistics import NormalDist, fmean
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -43,25 +42,27 @@ from backends import Backend
 from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import larger
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus.best_rates import (
+    DIFFERENCE,
+    GAIN,
+    RATIO,
+    Plan,
+    find_figures,
+)
 from parallel_core.experiments.training_steps import FIXED, SCALED, case_name, plans
 from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.measurement.confidence_intervals import Interval, student_t
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import measure
 from parallel_core.system.errors import MeasurementError
-from parallel_core.system.machine import sample_machine, watched
+from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import NotFiniteError, OnBatch, evaluate, ignore, train
 
-Plan: TypeAlias = tuple[str, int]
-"""Whether the batch is fixed or scaled, and the number of devices."""
 Training: TypeAlias = tuple[Settings, tuple[Epoch, ...]]
-Accuracies: TypeAlias = Mapping[Plan, Mapping[float, Sequence[float]]]
-"""By plan and rate, the accuracies, seed by seed."""
+"""The settings of a training, and its epochs."""
 
 RATES = Parameter(
     "Learning rates. The rule is tried if one is as many times another one as there are devices.",
@@ -78,13 +79,8 @@ SETTINGS = Parameter(
 BUDGET = Parameter("Seconds that trainings may take, about: shorter ones if they are too few.")
 DEFAULTS = Settings(epochs=1, batch_size=32)
 MOST_STEPS, FEWEST_STEPS, PROBED_STEPS = 200, 20, 10
-"""Of a training on one device, if the budget chooses."""
-CHANCE = 0.2
-"""An accuracy below this is guessing among ten classes, or hardly better."""
-MIN_NOISE = 0.01
-MISTAKEN = 0.03
-"""How often one difference at least, of all that are looked at, may be called one by chance. Well
-below one in twenty, for the quantiles are expansions and accuracies are not quite normal.
+"""The most and the fewest steps of a training that the budget allows, and the steps that are timed
+to choose them.
 """
 
 
@@ -101,75 +97,93 @@ def program(
 ) -> None:
     """Train with every rate on 1, 2, 4, … devices, with a fixed batch and with one that grows.
 
-    The fixed one has `settings.batch_size` images, the other one as many times that as there are
-    devices. `settings.limit` is in batches of that size, and all see as many images; if it is None,
-    as many are chosen as the budget allows all trainings. The learning rate of the settings is not
-    used. Round `n`, from 0, has the seed `settings.seed + n`. `on_batch(epoch, images)` is called
-    as work is done, with all trainings' epochs counted through, and `on_training(name)` before
-    each. Raises RequestError for a backend with a single device, and MeasurementError if no loss
-    stays finite.
+    The fixed batch has `settings.batch_size` images; the scaled one has as many for each device.
+    All trainings see the same number of images: `settings.limit` fixed batches, or as many as the
+    budget allows if that is None. Round n, from 0, has the seed `settings.seed + n`. The learning
+    rate of the settings is not used.
+
+    `on_training(name)` is called before each training, and `on_batch(epoch, images)` after each
+    batch, with the epochs of all trainings counted through. Raises RequestError for a backend with
+    a single device, and MeasurementError if no loss stays finite.
     """
     trial.refuse_single_device("learning-rates", "compares devices")
     backend, total, rates = trial.backend, len(trial.devices), tuple(sorted(rates))
     data = data.tested_on(2000)
     batches = plans(settings.batch_size, total)
     points = list(product(range(rounds), rates, batches))
-    probed = replace(settings, learning_rate=rates[0])
-    chosen = settings.limit or steps_that_fit(
-        backend, data, probed, initial_scale, budget / len(points)
-    )
-    # Trainings as long as was expected are reported, however long they are.
-    factor = 1.0 if settings.limit else MOST_STEPS / chosen
-    settings = replace(settings, limit=chosen)
-    trial.parameters |= {"rates": ",".join(f"{rate:g}" for rate in rates), "limit": chosen}
+    limit = settings.limit
+    if limit is None:
+        probed = replace(settings, learning_rate=rates[0])
+        seconds = budget / len(points)
+        limit = steps_that_fit(backend, data, probed, initial_scale, seconds)
+    # Progress is reported as if a training had the expected number of steps.
+    factor = 1.0 if settings.limit else MOST_STEPS / limit
+    settings = replace(settings, limit=limit)
+    trial.parameters |= {"rates": ",".join(f"{rate:g}" for rate in rates), "limit": limit}
 
-    def report(before: int, epoch: int, images: int) -> None:
-        on_batch(before + epoch, round(factor * images))
+    def report(epochs_before: int, epoch: int, images: int) -> None:
+        on_batch(epochs_before + epoch, round(factor * images))
 
     before = sample_machine()
     trained: dict[Plan, list[Training]] = {plan: [] for plan in batches}
     for number, (seed, rate, plan) in enumerate(points):
         kind, count = plan
-        training = with_batch(
+        of_training = with_batch(
             settings, batches[plan], learning_rate=rate, seed=settings.seed + seed
         )
         case = case_name(kind, count, total)
         on_training(f"training {number + 1} of {len(points)}: rate {rate:g}, {case}")
-        counted = partial(report, number * settings.last_epoch)
-        epochs = train_once(backend, count, data, training, initial_scale, counted)
-        trained[plan].append((training, epochs))
+        report_batch = partial(report, number * settings.last_epoch)
+        epochs = train_once(backend, count, data, of_training, initial_scale, report_batch)
+        trained[plan].append((of_training, epochs))
     watch = watched(before, sample_machine())
-    for (kind, count), trainings in trained.items():
-        name = case_name(kind, count, total)
-        finite = [(training, epochs) for training, epochs in trainings if epochs[0].losses]
-        if not finite:
-            raise MeasurementError(f"on {name} no loss stayed finite: choose lower --rates")
-        training, _ = finite[0]
-        all_epochs = [epoch for _, epochs in finite for epoch in epochs]
-        start = training_steps.enlarged_start(training.seed, initial_scale)
-        again = partial(training_steps.placed, backend, start, count)
-        units = training_steps.time_units(backend, count, data, training)
-        training_steps.add_case_of_epochs(
-            trial, name, again, units, data, training, all_epochs, watch
-        )
-        # NumPy repeats the fixed batch once: more devices are compared with one.
-        if kind == SCALED or count == 1:
-            training_steps.check_first_losses(trial, data, training, start, all_epochs[0].losses)
+    for plan, trainings in trained.items():
+        add_case(trial, data, initial_scale, plan, trainings, watch)
     _compare_devices(trial, trained)
     accuracies: dict[Plan, dict[float, list[float]]] = {}
     for plan, trainings in trained.items():
         accuracies[plan] = {rate: [] for rate in rates}
-        for training, epochs in trainings:
-            accuracies[plan][training.learning_rate].append(epochs[-1].accuracy)
+        for of_training, epochs in trainings:
+            accuracies[plan][of_training.learning_rate].append(epochs[-1].accuracy)
     find_figures(trial, accuracies, len(data.test_labels))
     trial.described["data"] = data.source
+
+
+def add_case(
+    trial: Trial,
+    data: Dataset,
+    initial_scale: float,
+    plan: Plan,
+    trainings: Sequence[Training],
+    watch: MachineWatch,
+) -> None:
+    """Add the case of a plan's trainings whose losses stayed finite, and check its first losses.
+
+    Raises MeasurementError if none did.
+    """
+    kind, count = plan
+    name = case_name(kind, count, len(trial.devices))
+    finite = [(settings, epochs) for settings, epochs in trainings if epochs[0].losses]
+    if not finite:
+        raise MeasurementError(f"on {name} no loss stayed finite: choose lower --rates")
+    settings, _ = finite[0]
+    all_epochs: list[Epoch] = []
+    for _, epochs in finite:
+        all_epochs += epochs
+    start = training_steps.enlarged_start(settings.seed, initial_scale)
+    place = partial(training_steps.placed, trial.backend, start, count)
+    units = training_steps.time_units(trial.backend, count, data, settings)
+    training_steps.add_case_of_epochs(trial, name, place, units, data, settings, all_epochs, watch)
+    # With the fixed batch NumPy is compared with one device only, and more devices with that one.
+    if kind == SCALED or count == 1:
+        training_steps.check_first_losses(trial, data, settings, start, all_epochs[0].losses)
 
 
 def _compare_devices(trial: Trial, trained: Mapping[Plan, Sequence[Training]]) -> None:
     """Compare the first losses on all numbers of devices, with the same batch, with one device's.
 
-    The trainings of each plan stand in the same order. One that ended early on one side only counts
-    as infinite.
+    The trainings of every plan are in the same order. A training that lost finite losses on one
+    side only counts as an infinite difference.
     """
     losses = {
         count: [np.array(epochs[0].losses[:5]) for _, epochs in trainings]
@@ -179,7 +193,8 @@ def _compare_devices(trial: Trial, trained: Mapping[Plan, Sequence[Training]]) -
     errors: list[float] = []
     for losses_on_devices in losses.values():
         errors += map(relative_error, losses_on_devices, losses[1])
-    difference = trial.checks["max_device_difference"] = largest_of(errors)
+    difference = largest_of(errors)
+    trial.checks["max_device_difference"] = difference
     if not difference < 1e-4:
         trial.problems.append(
             "with the same batch the first losses differ from one device's by "
@@ -188,8 +203,11 @@ def _compare_devices(trial: Trial, trained: Mapping[Plan, Sequence[Training]]) -
 
 
 def with_batch(settings: Settings, batch_size: int, **changed: Any) -> Settings:
-    """Return settings for batches of another size, and as many images in all."""
-    limit = settings.limit and math.ceil(settings.limit * settings.batch_size / batch_size)
+    """Return settings for batches of another size, with as many images in an epoch."""
+    limit = settings.limit
+    if limit is not None:
+        images = limit * settings.batch_size
+        limit = math.ceil(images / batch_size)
     return replace(settings, batch_size=batch_size, limit=limit, **changed)
 
 
@@ -203,191 +221,36 @@ def train_once(
 ) -> tuple[Epoch, ...]:
     """Train on the first devices, and return the epochs.
 
-    As soon as a loss is not finite, it is one without losses.
+    If a loss is not finite, return a single epoch without losses.
     """
     start = training_steps.enlarged_start(settings.seed, scale)
     params = training_steps.placed(backend, start, devices)
     try:
         return tuple(train(backend, params, data, settings, on_batch))
     except NotFiniteError:
-        # The network is evaluated as it was before the step that would have spoilt it.
-        return (Epoch(1, math.nan, math.nan, 0, (), evaluate(backend, params, data)),)
+        # The parameters are those before the step that would have spoilt them.
+        accuracy = evaluate(backend, params, data)
+        return (Epoch(1, math.nan, math.nan, 0, (), accuracy),)
 
 
 def steps_that_fit(
     backend: Backend, data: Dataset, settings: Settings, scale: float, seconds: float
 ) -> int:
-    """Return the steps of an epoch of one device's training with which all fit the seconds."""
+    """Return the number of steps with which a training on one device takes about `seconds`."""
 
     def seconds_of(steps: int) -> float:
         limited = replace(settings, limit=steps)
         _, done = measure(backend, partial(train_once, backend, 1, data, limited, scale))
         return done
 
-    # Warms up.
-    seconds_of(1)
-    single = seconds_of(1)
-    several = seconds_of(1 + PROBED_STEPS)
-    # One more in every epoch.
-    step = max(several - single, 1e-6) / PROBED_STEPS
-    return min(MOST_STEPS, max(FEWEST_STEPS, int((seconds - single) / step)))
+    _warm_up = seconds_of(1)
+    seconds_of_one = seconds_of(1)
+    seconds_of_several = seconds_of(1 + PROBED_STEPS)
+    # A training of one step is mostly loading and testing, which every training has.
+    seconds_of_step = max(seconds_of_several - seconds_of_one, 1e-6) / PROBED_STEPS
+    fitting = int((seconds - seconds_of_one) / seconds_of_step)
+    return min(MOST_STEPS, max(FEWEST_STEPS, fitting))
 
-
-def find_figures(trial: Trial, accuracies: Accuracies, images: int) -> None:
-    """Keep the curves over the rates, and what they show.
-
-    `accuracies` are shares of the test `images`, seed by seed.
-    """
-    curves = {
-        plan: {rate: fmean(of_seeds) for rate, of_seeds in by_rate.items()}
-        for plan, by_rate in accuracies.items()
-    }
-    total = len(trial.devices)
-    one_device, scaled = curves[FIXED, 1], curves[SCALED, total]
-    noise = _noise_between_rates(accuracies, images, len(one_device) - 1)
-    trial.found("accuracy_noise", noise)
-    best_before = _find_best(trial, "one_device", one_device, noise)
-    best_after = _find_best(trial, "scaled_batch", scaled, noise)
-    estimate = best_after.estimate / best_before.estimate
-    if max(*one_device.values(), *scaled.values()) >= CHANCE:
-        low, high = best_after.low / best_before.high, best_after.high / best_before.low
-        trial.found(RATIO.name, Interval(estimate, low, high))
-    else:
-        trial.found(RATIO.name, estimate)
-    # What the larger batch gains by the scaled rate, where one device has learnt.
-    gains = []
-    for rate, accuracy in one_device.items():
-        for tried in scaled:
-            is_scaled = math.isclose(tried, total * rate, rel_tol=1e-6)
-            if is_scaled and accuracy >= CHANCE:
-                gains.append(scaled[tried] - scaled[rate])
-    if gains:
-        gain = fmean(gains)
-        trial.found(GAIN.name, Interval(gain, gain - noise, gain + noise))
-        trial.found(f"lowest_{GAIN.name}", min(gains))
-        trial.found(f"highest_{GAIN.name}", max(gains))
-    _find_difference(trial, accuracies, curves, images)
-    trial.points |= {case_name(*plan): curve for plan, curve in curves.items()}
-
-
-def _noise_between_rates(
-    accuracies: Accuracies,
-    images: int,
-    differences: int,
-) -> float:
-    """Return the noise of the points where something was learnt, or of one if there are few."""
-    points: list[Sequence[float]] = []
-    for (kind, count), by_rate in accuracies.items():
-        # The same batch on more devices is the same training once more, and no further point.
-        if kind != FIXED or count == 1:
-            points += by_rate.values()
-    learnt = [of_seeds for of_seeds in points if min(of_seeds) >= CHANCE]
-    return noise_of(learnt if len(learnt) > 1 else points[:1], images, differences)
-
-
-def _find_best(trial: Trial, name: str, curve: Mapping[float, float], noise: float) -> Interval:
-    """Keep and return the best rate of a curve, with those that are as good within the noise."""
-    # The lowest of equals.
-    best = max(sorted(curve), key=curve.__getitem__)
-    as_good = [rate for rate in curve if curve[best] - curve[rate] <= noise]
-    trial.found(f"best_rate_{name}", best)
-    trial.found(f"lowest_best_rate_{name}", min(as_good))
-    trial.found(f"highest_best_rate_{name}", max(as_good))
-    trial.found(f"best_test_accuracy_{name}", curve[best])
-    return Interval(best, min(as_good), max(as_good))
-
-
-def _find_difference(
-    trial: Trial,
-    accuracies: Accuracies,
-    curves: Mapping[Plan, Mapping[float, float]],
-    images: int,
-) -> None:
-    """Keep how far accuracies on several devices are from one device's with the same batch."""
-    fixed = [plan for plan in accuracies if plan[0] == FIXED]
-    one_device = curves[FIXED, 1]
-    differences = len(one_device) * (len(fixed) - 1)
-    largest_noise = 0.0
-    largest = 0.0
-    for rate, accuracy in one_device.items():
-        noise = noise_of([accuracies[plan][rate] for plan in fixed], images, differences)
-        largest_noise = max(largest_noise, noise)
-        for plan in fixed:
-            largest = max(largest, abs(curves[plan][rate] - accuracy) / noise)
-    trial.found("largest_accuracy_noise_between_devices", largest_noise)
-    trial.found(DIFFERENCE.name, Interval(largest, largest, largest))
-
-
-def noise_of(points: Sequence[Sequence[float]], images: int, differences: int = 1) -> float:
-    """Return what two mean accuracies must differ by to count as different.
-
-    `points` holds the accuracies of each point, seed by seed; trainings of one seed start alike.
-    What a seed does to all points is no noise; what seeds do to one point and not another is: the
-    variance that is left. So many `differences` are looked at together, and the bound is that which
-    all of them keep to (Bonferroni). Where there are too few points or seeds, there is only the
-    variance of counting so many test images.
-    """
-    all_points = np.array(points)
-    seeds = len(points[0])
-    quantile = 1 - MISTAKEN / 2 / max(1, differences)
-    if min(all_points.shape) < 2:
-        variance_of_counting = 0.25 / images
-        reach = NormalDist().inv_cdf(quantile)
-        return max(MIN_NOISE, reach * (2 * variance_of_counting / seeds) ** 0.5)
-    of_points = all_points.mean(axis=1, keepdims=True)
-    of_seeds = all_points.mean(axis=0)
-    remaining = all_points - of_points - of_seeds + all_points.mean()
-    freedom = (len(points) - 1) * (seeds - 1)
-    variance = float(np.sum(remaining**2)) / freedom
-    return max(MIN_NOISE, student_t(freedom, quantile) * (2 * variance / seeds) ** 0.5)
-
-
-RATIO = Metric(
-    "best_rate_ratio",
-    means="the best rate with a batch that grew with the devices, over one device's best: 1 is the "
-    "same",
-    # 0 is the same rate, 1 one that grew as the batch did.
-    share=lambda ratio, result: (
-        math.log(max(ratio, 1e-9)) / math.log(len(result.backend["devices"]))
-    ),
-    bands=(
-        Band(LOWEST, "lower", "The best rate fell with the larger batch"),
-        Band(-0.25, "same", "The best rate stayed the same with the larger batch"),
-        Band(0.25, "partly", "The best rate grew less than the batch"),
-        Band(0.75, "linear", "The best rate grew as the batch did, as linear scaling predicts"),
-        Band(1.25, "more", "The best rate grew more than the batch"),
-    ),
-)
-GAIN = Metric(
-    "scaled_rate_gain",
-    means="the accuracy that scaling the rate with the batch gains over keeping it, in the mean of "
-    "rates: 0 is none",
-    bands=(
-        Band(
-            LOWEST,
-            "worse",
-            "In the mean of rates, scaling with the batch was worse than keeping the rate",
-        ),
-        Band(
-            0.0,
-            "better",
-            "In the mean of rates, scaling with the batch was better than keeping the rate",
-        ),
-    ),
-)
-DIFFERENCE = Metric(
-    "fixed_batch_difference_over_noise",
-    means="the largest difference of accuracies between numbers of devices, over the noise of "
-    "seeds at its rate",
-    bands=(
-        Band(
-            LOWEST,
-            "same",
-            "With the same batch more devices changed nothing beyond the noise of seeds",
-        ),
-        Band(1.0, "differ", "With the same batch accuracies differ beyond the noise of seeds"),
-    ),
-)
 
 EXPERIMENT = Experiment(
     name="learning-rates",

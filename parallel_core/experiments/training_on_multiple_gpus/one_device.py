@@ -1,7 +1,8 @@
-"""The first steps of a training, on one device and on all devices in turn: how much faster are all,
-and are their losses those of one?
+"""The first steps of a training, on one device and on all devices in turn: the speed-up, and a
+comparison of the losses.
 
-Both start from the same parameters. They take turns, so that a drift of the machine affects both.
+Both trainings start from the same parameters. They take turns, so that a drift of the machine
+affects both.
 """
 
 import math
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends import Backend
+from backends import Array, Backend
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.formulas import ratio
 from parallel_core.experiments.runner.metrics import LOWEST, Band, speed
@@ -24,10 +25,12 @@ from parallel_core.training.loop import OnBatch, ignore, train_steps
 
 ON_ONE, ON_ALL = "a step on one device", "a step on all devices"
 TURNS = 6
-"""How often both take their turn, if there are as many steps."""
+"""The number of turns of each training, if there are as many steps."""
 TOLERANCE = 1e-6
-"""Of a loss. With the book's rate another order of summing changes a loss by 3e-7 in a whole epoch;
-gradients that lack another device's share change it by 1e-5 or more from the second step on.
+"""The difference from which on two losses are unequal, as a share of the loss.
+
+With the book's rate another order of summing changes a loss by 3e-7 in a whole epoch. Gradients
+that lack another device's share change it by 1e-5 or more from the second step on.
 """
 
 
@@ -43,9 +46,10 @@ class Turns:
 def train_in_turn(
     backend: Backend, data: Dataset, settings: Settings, steps: int, on_batch: OnBatch = ignore
 ) -> Turns:
-    """Train for some first steps on all devices and on one, in turn.
+    """Train for the first `steps` on all devices and on one, in turn.
 
-    `on_batch` is called for each batch with no images: these parameters are discarded.
+    `on_batch(epoch, 0)` is called for each batch: no images count, since these parameters are
+    discarded.
     """
     before = sample_machine()
     start = initial_parameters(settings.seed, settings.width)
@@ -53,18 +57,21 @@ def train_in_turn(
     length = max(1, math.ceil(steps / TURNS))
     on_all: list[Stretch] = []
     on_one: list[Stretch] = []
+
+    def train(params: list[Array], turn: slice) -> Stretch:
+        return train_steps(
+            backend, params, data, settings, 1, turn, lambda epoch, _: on_batch(epoch, 0)
+        )
+
     for first in range(0, steps, length):
         turn = slice(first, min(first + length, steps))
-        for params, stretches in ((params_on_all, on_all), (params_on_one, on_one)):
-            stretch = train_steps(
-                backend, params, data, settings, 1, turn, lambda epoch, _: on_batch(epoch, 0)
-            )
-            stretches.append(stretch)
+        on_all.append(train(params_on_all, turn))
+        on_one.append(train(params_on_one, turn))
     return Turns(tuple(on_one), tuple(on_all), watched(before, sample_machine()))
 
 
 def find_gain(trial: Trial, turns: Turns) -> None:
-    """Find how many times as fast as one device all are, and count the losses that equal one's."""
+    """Find the speed-up of all devices over one, and count the losses that are those of one."""
     for name, stretches in ((ON_ONE, turns.on_one), (ON_ALL, turns.on_all)):
         trial.cases[name] = Case(
             name,
@@ -73,12 +80,10 @@ def find_gain(trial: Trial, turns: Turns) -> None:
             watch=turns.watch,
         )
     trial.found_by(SPEEDUP.name, ratio(ON_ONE, ON_ALL))
-    losses_of_one, losses_of_all = (
-        np.array([loss for stretch in stretches for loss in stretch.losses])
-        for stretches in (turns.on_one, turns.on_all)
-    )
+    losses_of_one = np.concatenate([stretch.losses for stretch in turns.on_one])
+    losses_of_all = np.concatenate([stretch.losses for stretch in turns.on_all])
     is_equal = np.abs(losses_of_all - losses_of_one) <= TOLERANCE * np.abs(losses_of_one)
-    # The first loss is that of the start, whatever becomes of the gradients.
+    # The first loss alone depends on no gradients.
     if len(is_equal) > 1:
         trial.count(EQUAL.name, int(is_equal.sum()), len(is_equal), "the losses of both trainings")
 

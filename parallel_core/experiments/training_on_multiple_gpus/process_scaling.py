@@ -1,13 +1,13 @@
-"""What training on several processes costs and gains: a few more steps, timed in four ways in turn.
+"""The costs and gains of a training on several processes: a few more steps, timed in four ways.
 
     together            the ranks' steps, as they were trained
     without exchange    the same shares of the rows, and nothing is summed over processes
     one process         the whole batches on rank 0, while the others wait
     exchange only       sums as large as the gradients, and nothing is computed
 
-Steps without exchange have wrong gradients, which take as long to compute as right ones; they train
-parameters of their own, which are discarded. How often all is timed the first rank decides, and its
-times are those of all.
+The four ways are timed in turn. Steps without exchange have wrong gradients, which take as long to
+compute as right ones; they train other parameters, which are discarded. The first rank decides how
+many rounds there are, and its times count for all ranks.
 """
 
 import json
@@ -27,7 +27,7 @@ from parallel_core.experiments.runner.formulas import Formula, interval_of
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
-from parallel_core.measurement.result import Case
+from parallel_core.measurement.result import Case, Result
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
@@ -38,43 +38,50 @@ TOGETHER, SILENT, ONE, EXCHANGE = "together", "without exchange", "one process",
 STEPS = 5
 MOST_ROUNDS = 7
 TIMED_SECONDS = 15.0
-"""How long the rounds may take before there are fewer of them."""
+"""About how many seconds all rounds may take; there are fewer rounds if they would take longer."""
 LONG_STEP = 1.0
-"""Seconds; if a step takes longer, only one is timed: the others' wait at a barrier must not exceed
-the deadline.
+"""The seconds of a step from which on one process times only one: the other ranks wait at a
+barrier, and their wait has a deadline.
 """
 
 
 def measure_scaling(trial: Trial, data: Dataset, settings: Settings, trained: int) -> None:
-    """Find what the processes of a training exchanged in its `trained` steps, how long that took,
-    and how it scales.
+    """Find how a training scales over its processes, the time of exchanges, and the bytes of those
+    in its `trained` steps.
 
-    All ranks must call this, and time it together. Of a single process there is nothing to find.
+    All ranks must call this at the same time. With a single process nothing is found.
     """
     backend = trial.backend
     if not isinstance(backend, GroupedBackend) or backend.group.size == 1:
         return
-    few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
+    group = backend.group
+    few_steps = replace(settings, limit=min(STEPS, settings.limit or STEPS))
     ways = {
-        TOGETHER: partial(_time_step, backend, data, few),
-        SILENT: partial(_time_step, _without_exchange(backend), data, few),
-        ONE: partial(_time_on_first, backend, data, few),
-        EXCHANGE: partial(_time_exchange, backend, few),
+        TOGETHER: partial(_time_step, backend, data, few_steps),
+        SILENT: partial(_time_step, _without_exchange(backend), data, few_steps),
+        ONE: partial(_time_on_first, backend, data, few_steps),
+        EXCHANGE: partial(_time_exchange, backend, few_steps),
     }
-    warmed = clock_without_compiling()
+    before = clock_without_compiling()
     _time_round(backend, ways)
-    fitting = int(TIMED_SECONDS / (clock_without_compiling() - warmed))
-    rounds = of_first(backend.group, max(FEWEST_FOR_A_VERDICT, min(MOST_ROUNDS, fitting)))
-    timed = of_first(backend.group, [_time_round(backend, ways) for _ in range(rounds)])
-    find_figures(trial, {way: [one[way] for one in timed] for way in ways}, backend.group.size)
+    seconds_of_round = clock_without_compiling() - before
+    fitting = int(TIMED_SECONDS / seconds_of_round)
+    own_rounds = max(FEWEST_FOR_A_VERDICT, min(MOST_ROUNDS, fitting))
+    rounds = of_first(group, own_rounds)
+    own_times = [_time_round(backend, ways) for _ in range(rounds)]
+    times_of_rounds = of_first(group, own_times)
+    seconds = {way: [times[way] for times in times_of_rounds] for way in ways}
+    find_figures(trial, seconds, group.size)
     size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
     trial.found("exchanged_bytes", size * trained)
 
 
-def find_figures(trial: Trial, timed: Mapping[str, list[float]], processes: int) -> None:
-    """Keep the figures of a step's seconds in the four ways, round by round."""
+def find_figures(trial: Trial, seconds: Mapping[str, list[float]], processes: int) -> None:
+    """Find the figures that follow from the seconds of a step in the four ways, round by round."""
     trial.parameters["processes"] = processes
-    cases = {way: Case(way, tuple(seconds), tuple(seconds)) for way, seconds in timed.items()}
+    cases = {}
+    for way, in_rounds in seconds.items():
+        cases[way] = Case(way, tuple(in_rounds), tuple(in_rounds))
     formulas: Mapping[str, Formula] = {
         EFFICIENCY.name: lambda times: times[ONE] / (processes * times[TOGETHER]),
         EXPOSED.name: lambda times: times[TOGETHER] - times[SILENT],
@@ -87,11 +94,15 @@ def find_figures(trial: Trial, timed: Mapping[str, list[float]], processes: int)
 
 
 def _without_exchange(backend: GroupedBackend) -> GroupedBackend:
-    """Return a backend of a group that sums nothing: every rank keeps what it has."""
+    """Return a backend of a group that exchanges nothing: the sum of a rank's values is its own."""
     group = SimpleNamespace(
-        **{name: getattr(backend.group, name) for name in ("rank", "size", "hosts")},
-        **dict.fromkeys(("sum", "sum_on_host"), lambda x: x),
-        **dict.fromkeys(("waitall", "close"), ignore),
+        rank=backend.group.rank,
+        size=backend.group.size,
+        hosts=backend.group.hosts,
+        sum=lambda values: values,
+        sum_on_host=lambda values: values,
+        waitall=ignore,
+        close=ignore,
         transport="silence",
     )
     return GroupedBackend(
@@ -102,23 +113,23 @@ def _without_exchange(backend: GroupedBackend) -> GroupedBackend:
 def _time_round(
     backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]
 ) -> dict[str, float]:
-    """Time every way in turn, in all ranks at once."""
+    """Time every way once, on all ranks at the same time; return the seconds of a step by way."""
     seconds = {}
     for name, time_once in ways.items():
         barrier(backend.group)
         seconds[name] = time_once()
-        # A way without exchanges is progress, too.
+        # A watchdog watches the exchanges, and some ways have none.
         backend.on_exchange(backend.exchanges)
     return seconds
 
 
 def of_first(group: Group, value: Any) -> Any:
-    """Give all ranks what the first one has."""
+    """Return the first rank's value on all ranks."""
     return json.loads(broadcast(group, json.dumps(value).encode()))
 
 
 def _time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
-    """Train from the start for a few steps; return the seconds of one."""
+    """Train new parameters for the steps of the settings; return the seconds of one step."""
     params = [
         get_params(backend, device, settings.seed, settings.width) for device in backend.devices
     ]
@@ -127,23 +138,25 @@ def _time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
 
 
 def _time_on_first(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
-    """Train whole batches on rank 0 only; the others wait at the next barrier.
+    """Train whole batches on rank 0 only, and return the seconds of one step; 0 on other ranks.
 
-    Return the seconds of one step.
+    The other ranks wait at the next barrier.
     """
     if backend.group.rank > 0:
         return 0.0
-    one = _time_step(backend.inner, data, replace(settings, limit=1))
-    return one if one > LONG_STEP else _time_step(backend.inner, data, settings)
+    seconds = _time_step(backend.inner, data, replace(settings, limit=1))
+    if seconds > LONG_STEP:
+        return seconds
+    return _time_step(backend.inner, data, settings)
 
 
 def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:
     """Exchange zeros in the shapes of the gradients; return the seconds of one step's exchange."""
-    zeros = tuple(
-        np.zeros_like(array) for array in initial_parameters(settings.seed, settings.width)
-    )
+    parameters = initial_parameters(settings.seed, settings.width)
+    zeros = tuple(np.zeros_like(array) for array in parameters)
     gradients = [backend.asarray(zeros, device) for device in backend.devices]
-    buckets, steps = buckets_of(settings.exchange), settings.limit or STEPS
+    buckets = buckets_of(settings.exchange)
+    steps = settings.limit or STEPS
     backend.waitall()
     start = perf_counter()
     for _ in range(steps):
@@ -152,12 +165,16 @@ def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:
     return (perf_counter() - start) / steps
 
 
+def gained_by_processes(efficiency: float, result: Result) -> float:
+    """Return the gain of all processes over one, as a share of the gain that is possible."""
+    processes = result.parameters.get("processes", 2)
+    return gained(efficiency * processes, processes)
+
+
 EFFICIENCY = Metric(
     "scaling_efficiency",
     means="the speed of all n processes over n times that of one: 1 is the most",
-    share=lambda efficiency, result: gained(
-        efficiency * (n := result.parameters.get("processes", 2)), n
-    ),
+    share=gained_by_processes,
     bands=(
         Band(LOWEST, "slower", "A single process is faster than all together"),
         Band(0.0, "faster", "Further processes counted in part"),

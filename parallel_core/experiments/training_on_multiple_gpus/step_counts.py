@@ -1,5 +1,5 @@
-"""What is counted of a training's steps: did devices compute at the same time, and were gradients
-exchanged before the backward pass was over?
+"""Counts of a training's steps: those in which devices computed at the same time, and those in
+which gradients were exchanged before the backward pass was over.
 
 A step reaches from one update to the next. Its computations take longer than a scheduler's slice.
 """
@@ -14,9 +14,9 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band
 from parallel_core.experiments.runner.tallies import Repetition, Tally
 
 UPDATE = "launch sgd"
-"""How the names of the calls that update a device's parameters begin."""
+"""The beginning of the names of calls that update a device's parameters."""
 BACKWARD = "backward"
-"""What the names of the backward pass' operations hold, unless they are compiled to one."""
+"""A part of the names of the backward pass's operations, unless they are compiled to one."""
 
 
 @dataclass(frozen=True)
@@ -25,26 +25,34 @@ class Step:
 
     by_device: tuple[tuple[Span, ...], ...]
 
-    def of_kind(self, *kinds: str) -> list[list[Span]]:
-        """Return each device's operations of some kinds."""
-        return [[span for span in spans if span.kind in kinds] for spans in self.by_device]
+    @property
+    def operations(self) -> list[Span]:
+        """The operations of all devices."""
+        operations: list[Span] = []
+        for on_device in self.by_device:
+            operations += on_device
+        return operations
 
     @property
     def computes_on_several_devices(self) -> bool:
         """Whether computations of two devices ran at the same time."""
-        return any(_run_at_once(*pair) for pair in combinations(self.of_kind("compute"), 2))
+        computations = [
+            [span for span in on_device if span.kind == "compute"] for on_device in self.by_device
+        ]
+        return any(_some_overlap(*devices) for devices in combinations(computations, 2))
 
     @property
     def backward_end(self) -> int:
         """The time when the backward pass was over on all devices; 0 if that is not known."""
-        spans = [span for own in self.of_kind("compute") for span in own]
-        return max((span.end for span in spans if BACKWARD in span.name), default=0)
+        computations = [span for span in self.operations if span.kind == "compute"]
+        return max((span.end for span in computations if BACKWARD in span.name), default=0)
 
     @property
     def exchanges_early(self) -> bool:
         """Whether a gradient was exchanged before the backward pass was over."""
-        exchanges = [span for own in self.of_kind("copy", "exchange") for span in own]
-        return any(span.end < self.backward_end for span in exchanges)
+        exchanges = [span for span in self.operations if span.kind in ("copy", "exchange")]
+        backward_end = self.backward_end
+        return any(exchange.end < backward_end for exchange in exchanges)
 
 
 def steps_on_several_devices(repetition: Repetition) -> Tally:
@@ -58,8 +66,8 @@ def steps_on_several_devices(repetition: Repetition) -> Tally:
 def steps_with_early_exchange(repetition: Repetition) -> Tally:
     """Count the steps in which a gradient was exchanged before the backward pass was over.
 
-    Nothing is counted where a device's step is compiled to one operation: its gradients are there
-    together.
+    Nothing is counted if a device's step is compiled to one operation, which computes all gradients
+    at once.
     """
     steps = steps_of(repetition)
     if repetition.devices < 2 or not all(step.backward_end for step in steps):
@@ -68,38 +76,37 @@ def steps_with_early_exchange(repetition: Repetition) -> Tally:
 
 
 def steps_of(repetition: Repetition) -> list[Step]:
-    """Divide a repetition into the steps of its training; none if the updates are not seen."""
+    """Divide a repetition into the steps of its training; none if the updates were not recorded."""
     updates = [call for call in repetition.launches if call.name.startswith(UPDATE)]
-    count = len(updates) // repetition.devices
+    steps = len(updates) // repetition.devices
     devices = sorted({span.device for span in repetition.operations})
-    # A thread that serves all devices has all their updates in a step.
-    updates_in_step = len(updates) // count // len(devices) if count and devices else 0
-    steps_of_devices = [
-        _steps_of(
-            [span for span in repetition.operations if span.device == device],
-            updates,
-            updates_in_step,
-        )
-        for device in devices
-    ]
-    if any(len(of_device) != count for of_device in steps_of_devices):
+    if not steps or not devices:
         return []
-    return [Step(of_devices) for of_devices in zip(*steps_of_devices, strict=True)]
+    # If one thread serves all devices, it has the updates of all of them in a step.
+    updates_in_step = len(updates) // steps // len(devices)
+    steps_of_devices = []
+    for device in devices:
+        on_device = [span for span in repetition.operations if span.device == device]
+        steps_of_device = _steps_of(on_device, updates, updates_in_step)
+        if len(steps_of_device) != steps:
+            return []
+        steps_of_devices.append(steps_of_device)
+    return [Step(on_devices) for on_devices in zip(*steps_of_devices, strict=True)]
 
 
 def _steps_of(
     operations: Sequence[Span], updates: Sequence[Span], updates_in_step: int
 ) -> list[tuple[Span, ...]]:
-    """Divide operations into steps, each of which ends where the last of its updates begins."""
+    """Divide a device's operations into steps; a step ends when the last of its updates begins."""
     steps: list[tuple[Span, ...]] = []
     step: list[Span] = []
-    begun: list[Span] = []
+    begun_updates: list[Span] = []
     for span in operations:
         update = _update_of(span, updates)
-        # An update may have several operations that are known to be its own.
-        if update is not None and update not in begun:
-            begun.append(update)
-            if len(begun) % updates_in_step == 0:
+        # An update may have several operations, of which the first one counts.
+        if update is not None and update not in begun_updates:
+            begun_updates.append(update)
+            if len(begun_updates) % updates_in_step == 0:
                 steps.append(tuple(step))
                 step = []
         step.append(span)
@@ -107,15 +114,16 @@ def _steps_of(
 
 
 def _update_of(span: Span, updates: Sequence[Span]) -> Span | None:
-    """Return the call that launched an operation, if it is known to be one of the updates."""
+    """Return the update that launched an operation; None if it is not known to be of an update."""
     if span.launched is None:
         return None
     return next((call for call in updates if call.start <= span.launched <= call.end), None)
 
 
-def _run_at_once(some: Sequence[Span], others: Sequence[Span]) -> bool:
+def _some_overlap(spans: Sequence[Span], others: Sequence[Span]) -> bool:
+    """Return whether one of the spans and one of the others have a time in common."""
     return any(
-        span.start < other.end and other.start < span.end for span in some for other in others
+        span.start < other.end and other.start < span.end for span in spans for other in others
     )
 
 

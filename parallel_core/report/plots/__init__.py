@@ -11,7 +11,7 @@ __all__ = ["as_svg", "check_drawing", "write_picture_file"]
 
 
 def check_drawing(path: Path) -> None:
-    """Raise RequestError unless the file's name ends as those of pictures do."""
+    """Raise RequestError unless a file's name ends in `.svg`."""
     if path.suffix.lower() != ".svg":
         raise RequestError(f"cannot draw {path}: pictures are SVG, so end its name in .svg")
 
@@ -21,7 +21,7 @@ def as_svg(shown: Result | Timeline) -> bytes:
 
     Raises RequestError for a timeline without spans.
     """
-    # A command that draws nothing need not load what draws.
+    # Commands that draw nothing do not import these modules.
     from parallel_core.report.plots.result import result_picture
     from parallel_core.report.plots.timeline import timeline_picture
 
@@ -29,5 +29,5 @@ def as_svg(shown: Result | Timeline) -> bytes:
 
 
 def write_picture_file(shown: Result | Timeline, path: Path) -> None:
-    """Draw into a file, whose name `check_drawing` checks. Raises OSError."""
+    """Write the picture of a result or a timeline to a file; raises OSError."""
     files.write_whole(path, lambda stream: stream.write(as_svg(shown)))

@@ -10,51 +10,68 @@ from parallel_core.report.plots.svg import MAX_NAME_LETTERS, WIDTH, Picture, tex
 
 ROW, GAP = 24.0, 12.0
 WIDEST_WHISKER = 1.5
-"""Of the longest bar: an interval of few processes may reach much farther, and its bounds are
-written beside it.
+"""The longest whisker, in lengths of the longest bar: intervals of few processes may be wider, and
+their bounds are written beside them.
 """
 
 
 class Bar(NamedTuple):
-    """A bar from one value to another, with the bounds of its whisker."""
+    """A bar from one value to another, beside its name and its value in words."""
 
     name: str
     value: str
+    """The value in words, at the right of the bar."""
     start: float
     end: float
     style: str
-    """The class by which the style sheet colours it."""
+    """The style-sheet class, which decides the colour."""
     bounds: tuple[float, float] | None = None
+    """The ends of the whisker; None without a whisker."""
     inner: float | None = None
-    """Where a darker part of it ends."""
+    """The end of the bar's darker part; None without one."""
 
 
 @dataclass(frozen=True)
 class BarsChart:
-    """Bars under headings, which may be empty, on one scale whose marks are written by `write`."""
+    """Groups of bars on one scale."""
 
     groups: Mapping[str, Sequence[Bar]]
+    """The groups by heading, which may be empty."""
     write: Callable[[float], str] = write_seconds
+    """The function that writes the marks of the scale."""
     title: str = ""
     widest: float = WIDEST_WHISKER
+    """The longest whisker, in lengths of the longest bar."""
     width: float = WIDTH
+
+    @property
+    def bars(self) -> list[Bar]:
+        """The bars of all groups."""
+        bars: list[Bar] = []
+        for group in self.groups.values():
+            bars += group
+        return bars
 
     @cached_property
     def axis(self) -> Axis:
-        """The scale that holds all bars, and their whiskers up to `widest` times the longest
-        bar.
-        """
-        bars = [bar for group in self.groups.values() for bar in group]
-        ends = [end for bar in bars for end in (bar.start, bar.end)]
-        longest = self.widest * max(map(abs, ends))
-        bounds = [min(max(bound, -longest), longest) for bar in bars for bound in bar.bounds or ()]
-        return Axis(self.title, from_zero([*ends, *bounds]), self.write)
+        """The axis that holds all bars, and whiskers up to `widest` times the longest bar."""
+        bar_ends: list[float] = []
+        for bar in self.bars:
+            bar_ends += (bar.start, bar.end)
+        limit = self.widest * max(map(abs, bar_ends))
+        whisker_ends: list[float] = []
+        for bar in self.bars:
+            if bar.bounds:
+                low, high = bar.bounds
+                whisker_ends += (max(low, -limit), min(high, limit))
+        return Axis(self.title, from_zero([*bar_ends, *whisker_ends]), self.write)
 
     def draw(self, picture: Picture) -> None:
-        """Draw names at the left and values at the right of all bars."""
-        bars = [bar for group in self.groups.values() for bar in group]
-        left = min(text_width(bar.name for bar in bars), text_width(["m" * MAX_NAME_LETTERS])) + GAP
-        room = picture.width - left - text_width(bar.value for bar in bars) - GAP
+        """Draw all bars, with names at the left and values at the right."""
+        names_width = text_width(bar.name for bar in self.bars)
+        left = min(names_width, text_width(["m" * MAX_NAME_LETTERS])) + GAP
+        values_width = text_width(bar.value for bar in self.bars)
+        room = picture.width - left - values_width - GAP
         for heading, group in self.groups.items():
             if heading:
                 picture.paragraph(heading, "bold")
@@ -65,14 +82,12 @@ class BarsChart:
         picture.x_axis(self.axis, left, room)
 
     def _draw_bar(self, picture: Picture, bar: Bar, left: float, room: float) -> None:
-        start, end, low, high, inner = (
-            left + room * self.axis.scale.place(value)
-            for value in (
-                *sorted((bar.start, bar.end)),
-                *(bar.bounds or (bar.end,) * 2),
-                bar.inner or bar.end,
-            )
-        )
+        """Draw a bar, its darker part, its whisker, its name and its value."""
+
+        def x(value: float) -> float:
+            return left + room * self.axis.scale.place(value)
+
+        start, end = sorted((x(bar.start), x(bar.end)))
         middle = picture.bottom + ROW / 2
         picture.name(middle, bar.name)
         picture.add(
@@ -88,11 +103,12 @@ class BarsChart:
                 "rect",
                 x=start,
                 y=middle - 4,
-                width=max(1, inner - start),
+                width=max(1, x(bar.inner) - start),
                 height=8,
                 style="full compute",
             )
         if bar.bounds:
-            picture.add("line", x1=low, x2=high, y1=middle, y2=middle, style="ink")
+            low, high = bar.bounds
+            picture.add("line", x1=x(low), x2=x(high), y1=middle, y2=middle, style="ink")
         picture.text(left + room + GAP, middle, bar.value)
         picture.bottom += ROW

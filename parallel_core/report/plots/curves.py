@@ -1,7 +1,4 @@
-"""Charts of curves: sweeps and learning curves, in one panel or several.
-
-Intervals are drawn where they are known.
-"""
+"""Charts of curves: sweeps and learning curves, in one panel or several, with their intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,31 +23,33 @@ SHAPES = (
     "M0 4.8 4.5-3.4H-4.5z",
     "M-4-1H-1V-4H1V-1H4V1H1V4H-1V1H-4z",
 )
-"""The shapes of marks: labels of one panel differ by shape too."""
+"""The shapes of marks: the curves of a panel differ by colour and by shape."""
 MAX_POINTS = 400
-"""The points of a curve at the most; a screen shows no more."""
+"""The most points of a curve; a screen shows no more."""
 MAX_TICKS = 8
 CHANCE = 0.2
-"""The accuracy, with ten classes, below which guessing does as well, or nearly."""
+"""An accuracy below this is guessing among ten classes, or hardly better."""
 HEIGHT, LEFT, RIGHT = 220.0, 58.0, 18.0
 DOTTED = ("2 5", "8 5", "9 4 2 4")
 """Dashes and gaps of dotted curves."""
 
 
 class Curve(NamedTuple):
-    """A line through points, each with its interval, and a mark of a shape on each, if any."""
+    """A line through points, with an interval and a mark at each."""
 
     label: str
     style: str
-    """The class by which the style sheet colours it."""
+    """The style-sheet class, which decides the colour."""
     points: Sequence[tuple[float, Interval]]
     shape: int | None = None
+    """The number of the marks' shape; None without marks."""
     dash: str = ""
+    """The dashes and gaps of a dotted line; empty for a solid one."""
     thickness: float = 2.0
 
 
 class Panel(NamedTuple):
-    """Curves on two axes, of which y grows upwards."""
+    """Curves on two axes."""
 
     name: str
     x: Axis
@@ -87,12 +86,14 @@ class CurvesChart:
 
 
 def _draw_sample(picture: Picture, curve: Curve, x: float, y: float) -> None:
+    """Draw a piece of a curve's line, and its mark, for the legend."""
     _draw_line(picture, curve, f"M{x:g} {y:g}h{SWATCH:g}", min(curve.thickness, 4))
     if curve.shape is not None:
         _draw_mark(picture, curve, x + SWATCH / 2, y)
 
 
 def _draw_panel(picture: Picture, panel: Panel, left: float, width: float) -> None:
+    """Draw a panel's title, axes, grid and curves below the picture's bottom."""
     titles = [title for title in (panel.name, panel.y.title) if title]
     picture.text(left, picture.bottom + 10, ": ".join(titles), style="bold")
     top = picture.bottom + 28
@@ -119,38 +120,42 @@ class _Area(NamedTuple):
     bottom: float
 
     def x(self, value: float) -> float:
+        """Return the position of a value on the x axis, in pixels."""
         return self.left + self.width * self.panel.x.scale.place(value)
 
     def y(self, value: float) -> float:
+        """Return the position of a value on the y axis, in pixels from the top."""
         return self.bottom - HEIGHT * self.panel.y.scale.place(value)
 
 
 def _draw_curve(picture: Picture, area: _Area, curve: Curve) -> None:
     """Draw a line through the curve's points, their intervals, and a mark on each."""
     x_axis = area.panel.x
-    points = [(x, value) for x, value in curve.points if math.isfinite(value.estimate)]
-    ends = [f"{area.x(x):.5g} {area.y(value.estimate):.5g}" for x, value in points]
-    path = f"M{'L'.join(ends)}" if ends else ""
+    points = [(value, y) for value, y in curve.points if math.isfinite(y.estimate)]
+    positions = [f"{area.x(value):.5g} {area.y(y.estimate):.5g}" for value, y in points]
+    path = "M" + "L".join(positions) if positions else ""
     _draw_line(picture, curve, path, curve.thickness)
-    for x, value in points:
-        across = area.x(x)
-        if math.isfinite(value.high):
-            bounds = {"y1": area.y(value.low), "y2": area.y(value.high)}
-            picture.add("line", x1=across, x2=across, **bounds, style=f"line {curve.style}")
+    for value, y in points:
+        x = area.x(value)
+        if math.isfinite(y.high):
+            bounds = {"y1": area.y(y.low), "y2": area.y(y.high)}
+            picture.add("line", x1=x, x2=x, **bounds, style=f"line {curve.style}")
         if curve.shape is not None:
-            text = with_bounds(value)
+            text = with_bounds(y)
             if curve.label:
                 text = f"{curve.label}: {text}"
-            text = f"{text}; {x_axis.title}: {x_axis.write(x)}"
-            _draw_mark(picture, curve, across, area.y(value.estimate), text)
+            text = f"{text}; {x_axis.title}: {x_axis.write(value)}"
+            _draw_mark(picture, curve, x, area.y(y.estimate), text)
 
 
 def _draw_line(picture: Picture, curve: Curve, path: str, thickness: float) -> None:
+    """Draw a path in a curve's style."""
     dash = {"stroke_dasharray": curve.dash} if curve.dash else {}
     picture.add("path", d=path, style=f"line {curve.style}", stroke_width=thickness, **dash)
 
 
 def _draw_mark(picture: Picture, curve: Curve, x: float, y: float, title: str = "") -> None:
+    """Draw a curve's mark around a position; its title is shown when it is pointed at."""
     shape = SHAPES[(curve.shape or 0) % len(SHAPES)]
     picture.add(
         "path",
@@ -170,54 +175,55 @@ def exact(value: float) -> Interval:
 def sweep_chart(
     curves: Curves, swept: Sequence[float], panels: Mapping[str, Mapping[str, Sequence[Interval]]]
 ) -> CurvesChart:
-    """Draw curves over the points `swept`: for each panel's name and each label the values.
+    """Return the chart of curves over the points `swept`.
 
-    All panels have the same scales. Bounds and predictions are grey, and each is dotted in its own
-    way.
+    `panels` are the values of all curves, by the names of panels and the labels of curves. All
+    panels have the same scales. Curves that are bounds or predictions are grey and dotted, each
+    with other dashes.
     """
     x = _x_axis_of(curves, swept)
     y = _y_axis_of(curves, panels)
-    labels = dict.fromkeys(label for panel in panels.values() for label in panel)
-    solid = [label for label in labels if label not in curves.dotted]
+    solid_labels: list[str] = []
+    for curves_of_panel in panels.values():
+        for label in curves_of_panel:
+            if label not in curves.dotted and label not in solid_labels:
+                solid_labels.append(label)
 
-    def drawn(label: str, values: Sequence[Interval]) -> Curve:
+    def curve_of(label: str, values: Sequence[Interval]) -> Curve:
         points = list(zip(swept, values, strict=False))
         if label in curves.dotted:
             dash = DOTTED[curves.dotted.index(label) % len(DOTTED)]
             return Curve(label, "host", points, None, dash)
-        number = solid.index(label)
+        number = solid_labels.index(label)
         return Curve(label or curves.y_title, f"c{number % COLOURS}", points, number)
 
-    return CurvesChart(
-        tuple(
-            Panel(name, x, y, tuple(drawn(label, values) for label, values in panel.items()))
-            for name, panel in panels.items()
-        )
-    )
+    drawn_panels = []
+    for name, curves_of_panel in panels.items():
+        drawn_curves = [curve_of(label, values) for label, values in curves_of_panel.items()]
+        drawn_panels.append(Panel(name, x, y, tuple(drawn_curves)))
+    return CurvesChart(tuple(drawn_panels))
 
 
 def _x_axis_of(curves: Curves, swept: Sequence[float]) -> Axis:
-    """Return the axis of the points that are swept over."""
+    """Return the axis of the points of a sweep."""
     write = partial(write_point, over=curves.over)
     if not curves.log_x:
         return Axis(curves.x_title, linear(swept), write)
-    # Measured points, for round values of bytes are powers of 2.
+    # On a logarithmic axis the points themselves are marked: sizes in bytes are powers of 2, which
+    # are no round values.
     stride = 1 + (len(swept) - 1) // MAX_TICKS
-    return Axis(curves.x_title, around(swept), write, swept[::stride])
+    return Axis(curves.x_title, around(swept), write, marked=swept[::stride])
 
 
 def _y_axis_of(curves: Curves, panels: Mapping[str, Mapping[str, Sequence[Interval]]]) -> Axis:
     """Return the axis of the values.
 
-    It holds the estimates and not the intervals, which are wide if there are few processes.
+    It holds all estimates, and not the intervals, which are wide if there are few processes.
     """
-    estimates = [
-        value.estimate
-        for panel in panels.values()
-        for values in panel.values()
-        for value in values
-        if math.isfinite(value.estimate)
-    ]
+    estimates: list[float] = []
+    for curves_of_panel in panels.values():
+        for values in curves_of_panel.values():
+            estimates += [value.estimate for value in values if math.isfinite(value.estimate)]
     positive = [estimate for estimate in estimates if estimate > 0]
     if curves.log_y and positive:
         return Axis(curves.y_title, around(positive), figure)
@@ -225,10 +231,10 @@ def _y_axis_of(curves: Curves, panels: Mapping[str, Mapping[str, Sequence[Interv
 
 
 def learning_chart(trained: Sequence[tuple[Curve, Result]]) -> CurvesChart:
-    """Draw the losses of results batch by batch, and the test accuracy after each epoch.
+    """Return the chart of losses batch by batch, and of test accuracies after each epoch.
 
-    They are drawn as the curves are, which have no points yet. Curves that coincide hide each
-    other: each later one is thinner, so that all can be seen.
+    Each result has a curve without points, which gives its label and style. Curves may coincide, so
+    each is thinner than the curve before it, and all can be seen.
     """
     losses, accuracies = [], []
     for number, (curve, result) in enumerate(trained):
@@ -242,7 +248,7 @@ def learning_chart(trained: Sequence[tuple[Curve, Result]]) -> CurvesChart:
     loss_axis = Axis("", linear([0, highest_loss]), figure)
     panels = [Panel("loss per image", epochs, loss_axis, tuple(losses))]
     best = max(value.estimate for curve in accuracies for _, value in curve.points)
-    # Accuracies at the level of chance say nothing.
+    # Accuracies at the level of chance are not shown.
     if best >= CHANCE:
         shares = Axis("", Scale(0, 1), figure)
         panels.append(Panel("test accuracy", epochs, shares, tuple(accuracies)))
@@ -250,11 +256,12 @@ def learning_chart(trained: Sequence[tuple[Curve, Result]]) -> CurvesChart:
 
 
 def _loss_points(result: Result) -> list[tuple[float, Interval]]:
-    """Return the losses of a training over its epochs, no more of them than a screen shows."""
+    """Return (epochs, loss) of at most `MAX_POINTS` batches of a training."""
     losses = result.series["loss"]
     batches_of_epoch = len(losses) / len(result.series["test_accuracy"])
     stride = math.ceil(len(losses) / MAX_POINTS)
-    return [
-        ((batch + 1) / batches_of_epoch, exact(losses[batch]))
-        for batch in range(0, len(losses), stride)
-    ]
+    points = []
+    for batch in range(0, len(losses), stride):
+        epochs = (batch + 1) / batches_of_epoch
+        points.append((epochs, exact(losses[batch])))
+    return points

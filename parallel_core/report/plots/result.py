@@ -5,7 +5,7 @@ times of its cases.
 from math import inf
 
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import labelled
 from parallel_core.report.plots.bars import Bar, BarsChart
 from parallel_core.report.plots.curves import Curve, exact, learning_chart, sweep_chart
@@ -15,10 +15,7 @@ from parallel_core.system.formatting import engine_in_words, seconds
 
 
 def result_picture(result: Result) -> bytes:
-    """Draw what a result is about, titled by its answer.
-
-    Below that its experiment, backend and data.
-    """
+    """Return the picture of a result, under its answer, experiment, backend and data."""
     backend = result.backend
     side = f"{backend['name']} {backend['version']}, {engine_in_words(backend)}"
     if result.tasks:
@@ -29,35 +26,40 @@ def result_picture(result: Result) -> bytes:
 
 
 def _chart(result: Result) -> Chart:
+    """Return the chart of a training's losses, of a sweep, or else of the times of all cases."""
     if "loss" in result.series:
         return learning_chart([(Curve("", "c0", ()), result)])
     curves = EXPERIMENTS[result.experiment].curves
     if curves is None or curves.over not in result.series:
         return _case_times(result)
-    values = {
-        label: [*map(exact, row)] for label, row in labelled(result.series, curves.quantity).items()
-    }
-    return sweep_chart(curves, result.series[curves.over], {"": values})
+    values_of_curves = {}
+    for label, series in labelled(result.series, curves.quantity).items():
+        values_of_curves[label] = [exact(value) for value in series]
+    return sweep_chart(curves, result.series[curves.over], {"": values_of_curves})
+
+
+def _bar(case: Case, has_whisker: bool) -> Bar:
+    """Return the bar of a case's time, with a darker part until control returned."""
+    bounds = (min(case.seconds), max(case.seconds)) if has_whisker else None
+    return Bar(
+        case.name,
+        seconds(case.median),
+        0,
+        case.median,
+        "compute hollow",
+        bounds,
+        inner=case.dispatch_median,
+    )
 
 
 def _case_times(result: Result) -> BarsChart:
-    """Draw a bar for each case until all was done, and in it, darker, until control returned.
+    """Return the chart of the times of all cases.
 
-    The whisker goes from the fastest to the slowest repetition.
+    A bar ends when all was done, and its darker part when control returned. The whisker goes from
+    the fastest to the slowest round.
     """
-    several = any(len(case.seconds) > 1 for case in result.cases)
-    bars = [
-        Bar(
-            case.name,
-            seconds(case.median),
-            0,
-            case.median,
-            "compute hollow",
-            (min(case.seconds), max(case.seconds)) if several else None,
-            case.dispatch_median,
-        )
-        for case in result.cases
-    ]
-    whiskers = "; whiskers: from the fastest to the slowest round" if several else ""
+    has_rounds = any(len(case.seconds) > 1 for case in result.cases)
+    bars = [_bar(case, has_rounds) for case in result.cases]
+    whiskers = "; whiskers: from the fastest to the slowest round" if has_rounds else ""
     title = f"pale: until all was done; dark: until control returned{whiskers}"
     return BarsChart({"": bars}, title=title, widest=inf)

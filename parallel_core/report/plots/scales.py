@@ -1,4 +1,4 @@
-"""Scales and axes of charts: where a value lies between two bounds, and which values are marked."""
+"""Scales and axes of charts: the positions of values, and the values that are marked."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -17,16 +17,16 @@ FEW_DECADES = 2.5
 
 @dataclass(frozen=True)
 class Scale:
-    """The values from `low` to `high`, along a line."""
+    """A scale from `low` to `high` along a line."""
 
     low: float
     high: float
     log: bool = False
 
     def place(self, value: float) -> float:
-        """Return where a value lies, as a share of the line.
+        """Return the position of a value, as a share of the line.
 
-        What lies outside is drawn at the nearer end.
+        A value outside of the scale has the position of the nearer end.
         """
         inside = min(max(value, self.low), self.high)
         if self.log:
@@ -35,12 +35,15 @@ class Scale:
 
     @property
     def marks(self) -> tuple[float, ...]:
-        """Round values on the scale, three to seven where it is linear."""
+        """Round values on the scale; on a linear scale there are three to seven."""
         decades = math.log10(self.high / self.low) if self.log else 0.0
         if decades > FEW_DECADES:
-            return self._powers_of_ten(math.ceil(decades / WANTED_TICKS))
+            stride = math.ceil(decades / WANTED_TICKS)
+            return self._powers_of_ten(stride)
+        if decades >= 2:
+            return self._within_decades((1, 3))
         if decades > 1:
-            return self._within_decades((1, 2, 5) if decades < 2 else (1, 3))
+            return self._within_decades((1, 2, 5))
         step = _round_step((self.high - self.low) / WANTED_TICKS)
         lowest = math.ceil(self.low / step - 1e-9)
         highest = math.floor(self.high / step + 1e-9)
@@ -53,7 +56,7 @@ class Scale:
         return tuple(10.0**power for power in range(lowest, highest + 1, stride))
 
     def _within_decades(self, digits: Sequence[int]) -> tuple[float, ...]:
-        """Return the values on the scale that are one of some digits times a power of ten."""
+        """Return the values on the scale that are one of the digits times a power of ten."""
         lowest = math.floor(math.log10(self.low))
         highest = math.ceil(math.log10(self.high))
         values = [digit * 10.0**power for power in range(lowest, highest + 1) for digit in digits]
@@ -61,15 +64,14 @@ class Scale:
 
 
 class Axis(NamedTuple):
-    """A scale under its title, and how its values are written.
-
-    Its marks are round unless `marked` names some.
-    """
+    """A scale with a title and labelled marks."""
 
     title: str
     scale: Scale
     write: Callable[[float], str]
+    """The function that writes the label of a value."""
     marked: Sequence[float] = ()
+    """The values that are marked; empty for round values."""
 
     @property
     def ticks(self) -> tuple[tuple[float, str], ...]:
@@ -81,11 +83,12 @@ class Axis(NamedTuple):
 def linear(values: Iterable[float]) -> Scale:
     """Return a linear scale that holds the values, with a margin above them.
 
-    There is one below, too, if one of them is negative.
+    If a value is negative, there is a margin below them too.
     """
     values = list(values)
     low, high = min(values), max(values)
-    margin = LINEAR_MARGIN * ((high - low) or 1)
+    length = (high - low) or 1
+    margin = LINEAR_MARGIN * length
     if low < 0:
         low -= margin
     return Scale(low, high + margin)
@@ -95,18 +98,21 @@ def from_zero(values: Iterable[float]) -> Scale:
     """Return a linear scale that holds the values and 0."""
     values = [0.0, *values]
     low, high = min(values), max(values)
-    return Scale(low, high if high > low else low + 1.0)
+    if high == low:
+        high = low + 1.0
+    return Scale(low, high)
 
 
 def around(values: Iterable[float]) -> Scale:
-    """Return a logarithmic scale that holds the values, which are positive, with a margin."""
+    """Return a logarithmic scale that holds positive values, with a margin on both sides."""
     logs = [math.log(value) for value in values]
-    margin = MARGIN * (max(logs) - min(logs)) or 0.5
-    return Scale(math.exp(min(logs) - margin), math.exp(max(logs) + margin), log=True)
+    low, high = min(logs), max(logs)
+    margin = MARGIN * (high - low) or 0.5
+    return Scale(math.exp(low - margin), math.exp(high + margin), log=True)
 
 
 def write_seconds(value: float) -> str:
-    """Write a marked time: `20 ms`; nothing has no unit."""
+    """Write a time at a mark: `20 ms`; a time of 0 has no unit."""
     if not value:
         return "0"
     number, _, unit = seconds(value).partition(" ")

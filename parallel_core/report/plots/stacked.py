@@ -1,4 +1,4 @@
-"""A chart of rows, whose parts each begin where the one before ended, under a legend of parts."""
+"""A chart of rows of parts: each part begins where the part before it ended."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,49 +18,62 @@ class Part(NamedTuple):
     start: float
     end: float
     style: str
-    """The class by which the style sheet colours it."""
+    """The style-sheet class, which decides the colour."""
 
 
 class Row(NamedTuple):
-    """A name, its parts from left to right, and the whole in words."""
+    """A row of parts, from left to right."""
 
     name: str
     parts: Sequence[Part]
     value: str
+    """The whole in words, at the right of the row."""
 
 
 @dataclass(frozen=True)
 class StackedChart:
-    """Rows under headings, which may be empty, on one scale whose marks are written by `write`."""
+    """Groups of rows on one scale, under a legend of the parts."""
 
     groups: Mapping[str, Sequence[Row]]
+    """The groups by heading, which may be empty."""
     write: Callable[[float], str] = write_seconds
+    """The function that writes the marks of the scale."""
     width: float = WIDTH
 
     def draw(self, picture: Picture) -> None:
-        """Draw the legend, then names at the left and values at the right of all rows."""
-        rows = [row for group in self.groups.values() for row in group]
-        parts = [part for row in rows for part in row.parts]
+        """Draw the legend and all rows, with names at the left and values at the right."""
+        rows: list[Row] = []
+        for group in self.groups.values():
+            rows += group
+        parts: list[Part] = []
+        for row in rows:
+            parts += row.parts
         picture.legend({part.name: picture.swatch(f"full {part.style}") for part in parts})
-        ends = [end for part in parts for end in (part.start, part.end)]
+        ends = [*(part.start for part in parts), *(part.end for part in parts)]
         axis = Axis("", from_zero(ends), self.write)
         left = text_width(row.name for row in rows) + GAP
-        room = picture.width - left - text_width(row.value for row in rows) - GAP
+        values_width = text_width(row.value for row in rows)
+        room = picture.width - left - values_width - GAP
+
+        def x(value: float) -> float:
+            return left + room * axis.scale.place(value)
+
         for heading, group in self.groups.items():
             if heading:
                 picture.paragraph(heading, "bold")
             grid, top = picture.add("g"), picture.bottom
             for row in group:
-                self._draw_row(picture, row, lambda value: left + room * axis.scale.place(value))
+                self._draw_row(picture, row, x)
                 picture.text(left + room + GAP, picture.bottom - ROW / 2, row.value)
             picture.grid(axis, left, room, top, grid)
         picture.x_axis(axis, left, room)
 
-    def _draw_row(self, picture: Picture, row: Row, place: Callable[[float], float]) -> None:
+    def _draw_row(self, picture: Picture, row: Row, x: Callable[[float], float]) -> None:
+        """Draw a row's name and parts; `x` returns the position of a value."""
         middle = picture.bottom + ROW / 2
         picture.name(middle, row.name)
         for part in row.parts:
-            start, end = sorted((place(part.start), place(part.end)))
+            start, end = sorted((x(part.start), x(part.end)))
             picture.add(
                 "rect",
                 "",

@@ -1,7 +1,7 @@
-"""A task graph as a picture: a lane for each device, dependencies to the right.
+"""A task graph as a picture: a lane for each device, and arrows for dependencies, to the right.
 
-A task's column is the length of the longest chain of tasks before it. The longest chain is in
-colour. Dependencies that follow from the rest are not drawn.
+A task's column is the length of the longest chain of tasks before it. The longest chain of all is
+in colour. Dependencies that follow from others are not drawn.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,15 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class TaskGraph:
-    """Tasks, as a chart."""
+    """The chart of a task graph."""
 
     tasks: Sequence[Task]
 
     @property
     def width(self) -> float:
-        """The room for all columns, and for the legend."""
-        return max(LEFT + COLUMN * (1 + max(task_graph.levels(self.tasks))) + 10, WIDTH)
+        """The width of all columns, but at least that of the legend."""
+        columns = 1 + max(task_graph.levels(self.tasks))
+        return max(LEFT + COLUMN * columns + 10, WIDTH)
 
     def draw(self, picture: Picture) -> None:
         """Draw lanes, boxes, arrows and the legend."""
@@ -50,39 +51,40 @@ class TaskGraph:
             centres.append((x, y))
         chain = _longest_chain(tasks)
         _draw_arrows(picture, tasks, centres, chain)
-        for number, (task, (x, y)) in enumerate(zip(tasks, centres, strict=True)):
-            _draw_task(picture, task, x, y, number in chain)
+        for number, task in enumerate(tasks):
+            _draw_task(picture, task, centres[number], on_chain=number in chain)
         self._draw_legend(picture, [self.tasks[number] for number in sorted(chain)])
 
     def _draw_legend(self, picture: Picture, chain: Sequence[Task]) -> None:
+        """Draw the caption, the kinds of tasks that occur, and the seconds of the longest chain."""
         picture.bottom += 6
         picture.paragraph(CAPTION, "faint")
         kinds = {task.kind for task in self.tasks}
-        samples = {
-            meaning: picture.swatch(f"box box-{kind}")
-            for kind, meaning in MEANINGS.items()
-            if kind in kinds
-        }
-        of_chain = task_graph.work_seconds(chain)
-        of_all = task_graph.work_seconds(task_graph.without_loads(self.tasks))
+        samples = {}
+        for kind, meaning in MEANINGS.items():
+            if kind in kinds:
+                samples[meaning] = picture.swatch(f"box box-{kind}")
         label = "longest chain"
-        if of_chain:
-            label += f": {seconds(of_chain)} of {seconds(of_all)} in all"
-        picture.legend({**samples, label: picture.swatch("box chain")})
+        chain_seconds = task_graph.work_seconds(chain)
+        if chain_seconds:
+            all_seconds = task_graph.work_seconds(task_graph.without_loads(self.tasks))
+            label += f": {seconds(chain_seconds)} of {seconds(all_seconds)} in all"
+        samples[label] = picture.swatch("box chain")
+        picture.legend(samples)
 
 
 def _longest_chain(tasks: Sequence[Task]) -> set[int]:
-    """Return the numbers of the tasks of the longest chain, without inputs.
-
-    Inputs only bring values in: their time is not counted.
-    """
-    timed = [replace(task, seconds=0.0) if task.kind == "load" else task for task in tasks]
-    path = task_graph.longest_path(timed)
+    """Return the numbers of the tasks in the longest chain, in which inputs do not count."""
+    with_free_inputs = []
+    for task in tasks:
+        is_input = task.kind == "load"
+        with_free_inputs.append(replace(task, seconds=0.0) if is_input else task)
+    path = task_graph.longest_path(with_free_inputs)
     return {number for number in path if tasks[number].kind != "load"}
 
 
 def _draw_lanes(picture: Picture, tasks: Sequence[Task], rows: Sequence[int]) -> dict[str, float]:
-    """Draw a lane for each device, every other one shaded; return their upper edges."""
+    """Draw a lane for each device, every other one shaded; return the lanes' upper edges."""
     rows_of_device: dict[str, int] = {}
     for task, row in zip(tasks, rows, strict=True):
         rows_of_device[task.device] = max(row + 1, rows_of_device.get(task.device, 0))
@@ -104,33 +106,43 @@ def _draw_arrows(
     centres: Sequence[tuple[float, float]],
     chain: set[int],
 ) -> None:
-    """Draw an arrow for each dependency, those of the chain above the rest."""
-    arrows = [(earlier, later) for later, task in enumerate(tasks) for earlier in task.after]
-    for earlier, later in sorted(arrows, key=chain.issuperset):
-        (x0, y0), (x1, y1) = centres[earlier], centres[later]
-        start, end = (x0 + BOX_WIDTH / 2, y0), (x1 - BOX_WIDTH / 2, y1)
-        style = "c1 thick" if chain.issuperset((earlier, later)) else "faint"
-        picture.arrow(start, end, style, (COLUMN - BOX_WIDTH) * 0.8)
+    """Draw an arrow for each dependency, and those of the chain last, above the others."""
+    on_chain: list[tuple[int, int]] = []
+    others: list[tuple[int, int]] = []
+    for later, task in enumerate(tasks):
+        for earlier in task.after:
+            is_on_chain = earlier in chain and later in chain
+            arrows = on_chain if is_on_chain else others
+            arrows.append((earlier, later))
+    for arrows, style in ((others, "faint"), (on_chain, "c1 thick")):
+        for earlier, later in arrows:
+            (x0, y0), (x1, y1) = centres[earlier], centres[later]
+            start, end = (x0 + BOX_WIDTH / 2, y0), (x1 - BOX_WIDTH / 2, y1)
+            picture.arrow(start, end, style, (COLUMN - BOX_WIDTH) * 0.8)
 
 
 def rows_of(tasks: Sequence[Task]) -> tuple[int, ...]:
-    """Give each task a row in its device's lane, by number.
+    """Return the row of each task in its device's lane.
 
-    It is that of a task that it waits for, if that is free in its column, else the first free one.
+    It is the row of a task that it waits for, if that is free in its column, or else the first free
+    row.
     """
     occupied: set[tuple[str, int, int]] = set()
     rows: list[int] = []
     for task, column in zip(tasks, task_graph.levels(tasks), strict=True):
-        wanted = [rows[earlier] for earlier in task.after if tasks[earlier].device == task.device]
-        candidates = (*wanted, *range(len(tasks)))
+        preferred = [
+            rows[earlier] for earlier in task.after if tasks[earlier].device == task.device
+        ]
+        candidates = (*preferred, *range(len(tasks)))
         row = next(row for row in candidates if (task.device, column, row) not in occupied)
         occupied.add((task.device, column, row))
         rows.append(row)
     return tuple(rows)
 
 
-def _draw_task(picture: Picture, task: Task, x: float, y: float, on_chain: bool) -> None:
-    """Draw the box of a task around a point, with its name, and its time unless it is an input."""
+def _draw_task(picture: Picture, task: Task, centre: tuple[float, float], on_chain: bool) -> None:
+    """Draw the box of a task around a centre, with its name, and its time unless it is an input."""
+    x, y = centre
     is_input = task.kind == "load"
     left, top = x - BOX_WIDTH / 2, y - BOX_HEIGHT / 2
     style = f"box box-{task.kind}"

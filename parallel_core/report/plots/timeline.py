@@ -1,6 +1,6 @@
-"""Timelines: a panel for each of several, a lane for each queue, one scale of time for all.
+"""Timelines as a picture: a panel for each case, a lane for each queue, and one scale of time.
 
-Every block and every lane's name says more when it is pointed at.
+Blocks and the names of lanes show a longer text when they are pointed at.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from parallel_core.system.formatting import percent, seconds
 from parallel_core.trace_analysis import lanes
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
-from parallel_core.trace_analysis.lanes import Block, CaseLanes, Look
+from parallel_core.trace_analysis.lanes import Block, CaseLanes, Lane, Look
 
 LOOKS: Mapping[Look, str] = {
     "compute": "computation",
@@ -33,37 +33,37 @@ LOOKS: Mapping[Look, str] = {
     "host": "Python",
     "wait": "waiting",
 }
-"""The looks of blocks, in words, by the classes of the style sheet."""
+"""The meanings of blocks' looks, which are style-sheet classes."""
 MAX_PANELS = 8
 MAX_BLOCKS = 12_000
-"""The blocks of all panels at the most: each takes some 200 bytes."""
+"""The most blocks of all panels: each takes some 200 bytes."""
 LANES_WIDTH, LANE, BLOCK, GAP = 700.0, 24.0, 18.0, 10.0
 MIN_LETTERS = 6
-"""The letters of a block's label that are worth drawing."""
+"""The fewest letters of a block's label that are drawn."""
 MIN_BLOCK = 0.7
-"""The length of a block in pixels at the least, if there is room."""
+"""The shortest block in pixels, if there is room for it."""
 EDGED_BLOCK = 5.0
-"""The length in pixels from which on a block of a single span is drawn a little shorter.
-
-So neighbours can be distinguished.
+"""The length in pixels from which on a block of a single span is drawn a little shorter, so that
+neighbours can be distinguished.
 """
 PALE, MIN_OPACITY = 0.6, 0.2
-"""Blocks that were busy for a smaller share than PALE look pale."""
+"""The share of its time below which a busy block looks pale, and the palest look."""
 MIN_AT_ONCE = 1.05
-"""With fewer queues at once operations did not overlap."""
+"""The fewest queues at once, on average, that mean that operations overlapped."""
 
 
 class Panel(NamedTuple):
-    """A case's lanes, under a name and what is seen in them."""
+    """The lanes of a case, under a name and remarks."""
 
     name: str
     remarks: str
     shown: CaseLanes
+    """The lanes."""
 
 
 @dataclass(frozen=True)
 class TimelinesChart:
-    """Panels below each other."""
+    """The chart of timelines: panels below each other."""
 
     panels: Sequence[Panel]
     after: str = ""
@@ -72,13 +72,22 @@ class TimelinesChart:
 
     @property
     def width(self) -> float:
-        """The lanes' room, beside the longest name."""
+        """The width of the lanes and of their names."""
         return self.lanes_width + self._left
 
     @property
+    def _lanes(self) -> list[Lane]:
+        """The lanes of all panels."""
+        all_lanes: list[Lane] = []
+        for panel in self.panels:
+            all_lanes += panel.shown.lanes
+        return all_lanes
+
+    @property
     def _left(self) -> float:
-        names = {lane.name for panel in self.panels for lane in panel.shown.lanes}
-        return min(text_width(names), text_width(["m" * MAX_NAME_LETTERS])) + GAP
+        """The left edge of the lanes, beside the longest name."""
+        names_width = text_width(lane.name for lane in self._lanes)
+        return min(names_width, text_width(["m" * MAX_NAME_LETTERS])) + GAP
 
     def draw(self, picture: Picture) -> None:
         """Draw the looks that occur, the panels and the axis."""
@@ -98,12 +107,15 @@ class TimelinesChart:
             picture.paragraph(self.after, "faint", left)
 
     def _draw_legend(self, picture: Picture) -> None:
-        shown = [lane for panel in self.panels for lane in panel.shown.lanes]
-        blocks = [block for lane in shown for block in lane.blocks]
+        """Draw a sample of each look that occurs, and of pale blocks."""
+        blocks: list[Block] = []
+        for lane in self._lanes:
+            blocks += lane.blocks
         looks = {block.look for block in blocks}
-        samples = {
-            words: picture.swatch(f"full {look}") for look, words in LOOKS.items() if look in looks
-        }
+        samples = {}
+        for look, words in LOOKS.items():
+            if look in looks:
+                samples[words] = picture.swatch(f"full {look}")
         palest = min(blocks, key=lambda block: block.busy_share)
         if palest.busy_share < PALE:
             sample = picture.swatch(f"full {palest.look}", _opacity(palest))
@@ -125,7 +137,7 @@ def _draw_lanes(
         middles[lane.name] = middle
         picture.name(middle, lane.name)
         picture.add("rect", x=left, y=middle - BLOCK / 2, width=width, height=BLOCK, style="shade")
-    # Behind the blocks, so that no arrow crosses their labels.
+    # Arrows are drawn before the blocks, so that they cross no labels.
     for launch in shown.launches:
         start = (x(launch.launched), middles[shown.lanes[0].name] + BLOCK / 2)
         end = (x(launch.start), middles[launch.lane] - BLOCK / 2)
@@ -146,6 +158,7 @@ def _draw_lanes(
 def _draw_block(
     picture: Picture, group: Element, block: Block, start: float, end: float, middle: float
 ) -> None:
+    """Draw a block from one position to another; it is pale if it was not busy all the time."""
     length = end - start
     if block.spans == 1 and length > EDGED_BLOCK:
         length -= 0.7
@@ -161,9 +174,11 @@ def _label(picture: Picture, block: Block, start: float, end: float, middle: flo
     """Write a block's name on it, if enough letters fit."""
     name, _, _ = block.label.partition(" (")
     letters = int((end - start) / (SMALL * LETTER)) - 1
-    # Of several names less than all says too little.
-    wanted = min(len(name), MIN_LETTERS) if block.spans == 1 else len(name)
-    if letters < wanted:
+    # A block of several spans has several names, and all of them must fit.
+    needed = len(name)
+    if block.spans == 1:
+        needed = min(needed, MIN_LETTERS)
+    if letters < needed:
         return
     look = {"text_anchor": "middle", "font_size": f"{SMALL:g}"}
     if block.busy_share > PALE and block.look != "wait":
@@ -172,11 +187,12 @@ def _label(picture: Picture, block: Block, start: float, end: float, middle: flo
 
 
 def _opacity(block: Block) -> float:
+    """Return the opacity of a block, which grows with the share of its time that it was busy."""
     return round(MIN_OPACITY + (1 - MIN_OPACITY) * block.busy_share, 2)
 
 
 def _busy(blocks: Iterable[Block], longest: float) -> str:
-    """Say during what share of the chart's time a lane showed each look."""
+    """Write the share of the chart's time that each look takes in a lane."""
     busy: dict[Look, float] = {}
     for block in blocks:
         busy[block.look] = busy.get(block.look, 0.0) + block.busy
@@ -188,7 +204,7 @@ def _busy(blocks: Iterable[Block], longest: float) -> str:
 
 
 def timeline_picture(timeline: Timeline) -> bytes:
-    """Draw a timeline's first cases below each other, as many as are ever profiled together.
+    """Return the picture of a timeline's first cases, at most `MAX_PANELS`, below each other.
 
     Raises RequestError if the timeline has no spans.
     """
@@ -203,35 +219,34 @@ def timeline_picture(timeline: Timeline) -> bytes:
         case_lanes = lanes.few_lanes(case, MAX_BLOCKS // len(shown))
         panels.append(Panel(case.name, remarks, case_lanes))
     after = ""
-    if len(cases) > len(shown):
-        hidden = len(cases) - len(shown)
-        after = f"{hidden} more {'case is' if hidden == 1 else 'cases are'} not shown."
+    hidden = len(cases) - len(shown)
+    if hidden:
+        cases_are = "case is" if hidden == 1 else "cases are"
+        after = f"{hidden} more {cases_are} not shown."
     key_case = _key_case(figures, timeline.experiment)
     message = _message_of(key_case, timeline.experiment) if key_case else ""
     return titled(TimelinesChart(panels, after), message, timeline.source)
 
 
 def _key_case(figures: Sequence[CaseFigures], experiment: str) -> CaseFigures | None:
-    """Return an experiment's main case, else that in which most queues worked at once.
-
-    Of several such it is the first.
+    """Return the figures of an experiment's main case, or else of the first case in which most
+    queues worked at once.
     """
-    shown = EXPERIMENTS[experiment].drawn_case if experiment in EXPERIMENTS else ""
+    main_case = EXPERIMENTS[experiment].drawn_case if experiment in EXPERIMENTS else ""
 
     def rank(case: CaseFigures) -> tuple[bool, float]:
-        return case.case == shown, case.queues_at_once or 0.0
+        is_main = case.case == main_case
+        return is_main, case.queues_at_once or 0.0
 
     return max(figures, key=rank, default=None)
 
 
 def _message_of(case: CaseFigures, experiment: str) -> str:
-    """Say how long a case took, and how long its operations take one after the other.
-
-    The latter is left out if they did not overlap.
-    """
-    took = ": ".join(filter(None, (experiment, case.case, seconds(case.seconds))))
-    at_once = case.queues_at_once or 0.0
-    if at_once < MIN_AT_ONCE:
-        return took
-    in_turn = case.seconds + (at_once - 1) * case.working_seconds
-    return f"{took}; one after the other its operations take {seconds(in_turn)}"
+    """Say how long a case took, and how long its operations take in turn, if they overlapped."""
+    message = ": ".join(filter(None, (experiment, case.case, seconds(case.seconds))))
+    queues_at_once = case.queues_at_once or 0.0
+    if queues_at_once < MIN_AT_ONCE:
+        return message
+    saved_seconds = (queues_at_once - 1) * case.working_seconds
+    in_turn = case.seconds + saved_seconds
+    return f"{message}; one after the other its operations take {seconds(in_turn)}"

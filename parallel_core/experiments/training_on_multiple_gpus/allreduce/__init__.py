@@ -30,7 +30,7 @@ tens of MiB are given back to the system when they are freed: an algorithm that 
 for fresh pages then, which one in place does not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -73,40 +73,45 @@ def program(
     algorithms: Annotated[Sequence[str] | None, ALGORITHM_NAMES] = None,
     sizes: Annotated[Sequence[int] | None, VECTOR_SIZES] = None,
 ) -> None:
-    """Time algorithms, by their names in `ALGORITHMS`, on one float32 vector per device, for
-    vectors of each size.
+    """Time the named algorithms on one float32 vector per device, for vectors of each size.
 
-    `sizes` are in bytes, and rounded down to whole elements, of which there is at least one. Raises
-    RequestError for a single device, an algorithm that is not known, and sizes for which the memory
-    does not suffice.
+    `sizes` are in bytes, and rounded down to whole elements, at least one. Raises RequestError for
+    a single device, an algorithm that is not in `ALGORITHMS`, and sizes that do not fit the memory.
     """
     trial.refuse_single_device("allreduce", "sums over devices")
-    names = tuple(dict.fromkeys(ALGORITHMS if algorithms is None else algorithms))
-    if strange := [name for name in names if name not in ALGORITHMS]:
-        raise RequestError(unknown("algorithm", strange[0], ALGORITHMS))
-    if not names:
-        raise RequestError(f"no algorithm is given (known: {', '.join(ALGORITHMS)})")
-    count, timed = len(trial.devices), []
-    # Some of the budget is left for the parts, and then for the last checks.
-    wanted, left = sums.sizes_to_time(sizes, count), partial(trial.left, 0.7)
-    for size, seconds in sums.swept_sizes(trial, wanted, sizes is not None, left):
+    names = check_names(ALGORITHMS if algorithms is None else algorithms)
+    count = len(trial.devices)
+    sizes_to_time = sums.sizes_to_time(sizes, count)
+    # A part of the budget is left for the steps of the sharded sum, and for the last checks.
+    seconds_left = partial(trial.left, 0.7)
+    timed_sizes = []
+    for size, seconds in sums.swept_sizes(trial, sizes_to_time, sizes is not None, seconds_left):
         sums.check_sums(trial, names, size // sums.ITEM)
         sums.time_size(trial, names, size, seconds)
-        timed.append(size)
-    sums.find_bandwidths(trial, timed, names, sums.PLAIN_COPY, count)
-    if {"sharded", "native"} <= set(names):
-        sums.time_parts(trial, timed, trial.left(0.9))
+        timed_sizes.append(size)
+    sums.find_bandwidths(trial, timed_sizes, names, sums.PLAIN_COPY, count)
+    if "sharded" in names and "native" in names:
+        sums.time_parts(trial, timed_sizes, trial.left(0.9))
         if trial.repetitions:
             sums.prepare_count(trial)
     for length in sorted({0, 1, 2, count - 1, count + 1, 1001}):
         sums.check_sums(trial, names, length)
 
 
-SHARDED, ROOTS, OF_STREAM = (
-    "sharded_speedup_over_star",
-    "spread_roots_speedup",
-    sums.SHARES[sums.ONE_STREAM],
-)
+def check_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of algorithms, each once; raises RequestError if one is unknown, or none."""
+    without_repeats = tuple(dict.fromkeys(names))
+    for name in without_repeats:
+        if name not in ALGORITHMS:
+            raise RequestError(unknown("algorithm", name, ALGORITHMS))
+    if not without_repeats:
+        raise RequestError(f"no algorithm is given (known: {', '.join(ALGORITHMS)})")
+    return without_repeats
+
+
+SHARDED = "sharded_speedup_over_star"
+ROOTS = "spread_roots_speedup"
+OF_STREAM = sums.SHARES[sums.ONE_STREAM]
 
 
 ADDED = Count(
@@ -123,11 +128,18 @@ ADDED = Count(
 )
 
 
-def is_between(answered: Answered) -> bool:
+def is_between_processes(answered: Answered) -> bool:
+    """Return whether the sums were between processes, beside a TCP stream."""
     return OF_STREAM in answered.result.metrics
 
 
+def lacks_algorithms(answered: Answered) -> bool:
+    """Return whether some algorithms were left out in a single process."""
+    return ROOTS not in answered.result.metrics and not is_between_processes(answered)
+
+
 def about_hosts(answered: Answered) -> str:
+    """Say what would make sums between processes faster, on several hosts or on one."""
     if answered.result.parameters["hosts"] > 1:
         return "A faster network, or fewer bytes: a smaller network to be trained."
     return "Separate hosts for the processes, whose cores then add up nothing for each other."
@@ -150,7 +162,7 @@ EXPERIMENT = Experiment(
         Metric(
             sums.ALGBW,
             means="GB of the longest vector that all devices sum in a second",
-            # Else algorithms are compared.
+            # If algorithms are compared, that is said instead.
             said=lambda result: SHARDED not in result.metrics,
         ),
         speed(
@@ -184,12 +196,12 @@ EXPERIMENT = Experiment(
     counts=(ADDED,),
     changes=(
         Change(
-            lambda answered: not is_between(answered) and ROOTS not in answered.result.metrics,
+            lacks_algorithms,
             "All algorithms (without --algorithm): they are compared then, and spread additions "
             "with those on one.",
         ),
         LESS_NOISE,
-        Change(is_between, about_hosts),
+        Change(is_between_processes, about_hosts),
         with_queue("devices should add up their parts at the same time"),
         MORE_CORES,
         Change(

@@ -50,30 +50,34 @@ def star(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def _ring(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
-    """Pass parts on to the next device: first added to what is there, then as they are.
+    """In each step, let every device send a part of the sum to the next device in the ring.
 
-    These are a reduce-scatter and an all-gather.
+    In the first half of the steps a device adds the part that it receives to its own (a
+    reduce-scatter). Then every part is summed on one device, and in the second half the sums take
+    the place of the others' parts (an all-gather).
     """
     count = len(vectors)
     parts = [parts_of(backend, vector, count) for vector in vectors]
     for step in range(2 * (count - 1)):
         is_adding = step < count - 1
-        # Each device passes on the part that reached it in the step before.
-        moved = [(device - 1 - step) % count for device in range(count)]
+        # The part that each device receives. It was received by the device before it in the last
+        # step.
+        received = [(device - 1 - step) % count for device in range(count)]
         copies = []
-        for device, part in enumerate(moved):
-            # The device before device 0 is the last one, which is number -1.
-            copies.append(backend.copy_to(parts[device - 1][part], backend.devices[device]))
-        for device, part in enumerate(moved):
+        for device, part in enumerate(received):
+            # The device before device 0 is the last one: number -1.
+            sender = device - 1
+            copies.append(backend.copy_to(parts[sender][part], backend.devices[device]))
+        for device, part in enumerate(received):
             if is_adding:
                 parts[device][part] = added(backend, parts[device][part], copies[device])
             else:
                 parts[device][part] = copies[device]
-    return tuple(joined(backend, of_device) for of_device in parts)
+    return tuple(joined(backend, parts_on_device) for parts_on_device in parts)
 
 
 def _tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
-    """Add up in pairs, then in pairs of pairs, to the first device; copy the sum down the tree."""
+    """Add up in pairs, then in pairs of pairs, up to the first device; copy the sum back down."""
     sums = list(vectors)
     count = len(sums)
     distance = 1
@@ -93,9 +97,9 @@ def _tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 def sharded(
     backend: Backend, vectors: Sequence[Array], roots: Sequence[int] | None = None
 ) -> tuple[Array, ...]:
-    """Let device k gather part k of all vectors, add it up, and send it back.
+    """Let device `roots[k]` gather part k of all vectors, add it up, and send the sum to the rest.
 
-    With `roots` it is the device number `roots[k]`.
+    By default it is device k.
     """
     devices = backend.devices[: len(vectors)]
     if roots is None:
@@ -104,23 +108,24 @@ def sharded(
     totals = []
     for part, root in enumerate(roots):
         total = parts[root][part]
-        for number, of_device in enumerate(parts):
+        for number, parts_on_device in enumerate(parts):
             if number != root:
-                arrived = backend.copy_to(of_device[part], devices[root])
+                arrived = backend.copy_to(parts_on_device[part], devices[root])
                 total = added(backend, total, arrived)
         totals.append(total)
     sums = []
     for number, device in enumerate(devices):
-        received = [
-            total if root == number else backend.copy_to(total, device)
-            for total, root in zip(totals, roots, strict=True)
-        ]
-        sums.append(joined(backend, received))
+        totals_on_device = []
+        for total, root in zip(totals, roots, strict=True):
+            if root != number:
+                total = backend.copy_to(total, device)
+            totals_on_device.append(total)
+        sums.append(joined(backend, totals_on_device))
     return tuple(sums)
 
 
 def on_one_root(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
-    """Let the first device add up all parts, and do the rest as `sharded` does."""
+    """Let the first device add up all parts, and else do as `sharded` does."""
     return sharded(backend, vectors, [0] * len(vectors))
 
 
@@ -140,34 +145,33 @@ ALGORITHMS: Mapping[str, Allreduce] = {
 
 
 def parts_of(backend: Backend, vector: Array, count: int) -> list[Array]:
-    """Launch the even division of a vector into parts, of which the last ones may be empty."""
+    """Launch the even division of a vector into `count` parts; the last ones may be empty."""
     parts = backend.launch(partial(_divide, backend.ops, count), vector)
     return [parts[k] for k in range(count)]
 
 
 def joined(backend: Backend, parts: Sequence[Array]) -> Array:
-    """Launch the joining of parts to a vector on memory of its own.
-
-    The parts may lie in the vectors' memory.
-    """
+    """Launch the copying of parts to one vector: the parts may lie in the memory of others."""
     return backend.launch(backend.ops.concatenate, tuple(parts))
 
 
 def added(backend: Backend, x: Array, y: Array) -> Array:
-    """Launch the sum of two vectors of one length and dtype.
-
-    Others, which it might convert, are a ValueError there.
-    """
+    """Launch the sum of two vectors, which raises ValueError for other lengths or dtypes."""
     return backend.launch(partial(_add_equal, backend.ops), x, y)
 
 
 def _divide(ops: Ops, count: int, vector: Array) -> Array:
-    # Its length is known only here, for outside it may be a promise.
+    """Divide a vector evenly into `count` parts.
+
+    This is launched as a function, because outside of it the vector may be a promise without a
+    length.
+    """
     lengths = [rows.stop - rows.start for rows in row_ranges(len(vector), count)]
     return ops.split(vector, lengths)
 
 
 def _add_equal(ops: Ops, x: Array, y: Array) -> Array:
+    """Add two vectors; raises ValueError if frameworks would have to convert or repeat one."""
     if x.shape != y.shape or x.dtype != y.dtype:
         raise ValueError(
             f"allreduce needs equal vectors, not {len(x)} × {x.dtype} and {len(y)} × {y.dtype}"

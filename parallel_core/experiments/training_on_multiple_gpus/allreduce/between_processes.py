@@ -1,8 +1,9 @@
 """Allreduce between processes: how fast does a framework's own engine sum, and how near is it to
 the network's speed?
 
-Every rank runs this, and each must make the same exchanges in the same order, or all wait for ever.
-So every time that is measured is sent to all ranks, and whatever depends on times is decided alike.
+Every rank runs this program. All ranks must make the same exchanges in the same order, or they wait
+for each other for ever. So every measured time is sent to all ranks, and all of them decide alike
+what depends on times.
 """
 
 import hmac
@@ -35,16 +36,16 @@ from parallel_core.measurement.timing import Timing
 from parallel_core.system.errors import MeasurementError, RequestError
 
 NATIVE = "native"
-AT_ONCE = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-"""Lets small messages leave at once."""
+WITHOUT_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+"""The option of a socket that lets small messages leave at once."""
 SECRET_SECONDS = 1.0
-"""How long a connection may take to send the secret: anyone may connect to an open port."""
+"""The seconds in which a connection must send the secret: anyone may connect to an open port."""
 
 Carry: TypeAlias = Callable[[memoryview, int], float]
-"""Carries a vector from rank 0 to the other end of a stream and back, so often; all ranks call it.
+"""A function (vector, times) that carries a vector from rank 0 to a stream's other end and back.
 
-It returns the seconds of the ways there on rank 0, half of all ways, and 0 on the others. Raises
-GroupError if the other one is gone.
+All ranks call it. On rank 0 it returns the seconds of the ways there, which are half of all; on
+other ranks 0. Raises GroupError if the other end is gone.
 """
 
 
@@ -54,92 +55,118 @@ def program(
     algorithms: Sequence[str] | None = None,
     sizes: Sequence[int] | None = None,
 ) -> None:
-    """Time the sum over all devices of all ranks, and beside it one TCP stream that carries each
-    vector once, one way.
+    """Time the sum over all devices of all ranks, and one TCP stream that carries a vector one way.
 
-    All ranks call this alike, and find the same figures. A time is that of the slowest rank.
-    `sizes` are in bytes of one device's vector, rounded down to whole elements. The n of busbw is
-    the number of all ranks' devices. There are no bare times: a sum between processes is hardly
-    anything but exchange.
+    All ranks call this, and find the same figures. A time is that of the slowest rank. `sizes` are
+    the bytes of one device's vector, rounded down to whole elements. There are no bare times: a sum
+    between processes is hardly anything but exchange.
 
-    `share_of_stream_bound` is the stream's time for one vector over the sum's. How large it can be
-    depends on the engine: in a ring of n ranks each sends 2(n − 1)/n vectors and receives as much
-    at the same time, so it reaches n / (2(n − 1)) if both directions are as fast as one, which is 1
-    for two ranks; a parameter server receives n vectors and sends n, so it reaches 1/n if all ranks
-    are on other hosts. Processes on one host share its cores and need not obey either.
+    `share_of_stream_bound` is the stream's time for one vector over the sum's. Its largest value
+    depends on the engine. In a ring of n ranks each sends 2(n − 1)/n vectors and receives as much
+    at the same time; if both directions are as fast as one, the share reaches n / (2(n − 1)), which
+    is 1 for two ranks. A parameter server receives n vectors and sends n, so the share reaches 1/n
+    if all ranks are on other hosts. Processes on one host share its cores and need not obey either.
 
     Raises RequestError for other algorithms than `native`, which are written over the devices of
     one process, and for sizes for which the memory does not suffice.
     """
     backend = cast(GroupedBackend, trial.backend)
-    group, count = backend.group, sum(backend.device_counts)
+    group = backend.group
+    all_devices = sum(backend.device_counts)
     if any(name != NATIVE for name in algorithms or ()):
         raise RequestError(
             "between processes the sum is the framework's own: leave --algorithm out, or say "
             f"{NATIVE}"
         )
     trial.parameters["hosts"] = len(set(group.hosts))
-    hosts = zip(backend.device_counts, group.hosts, strict=True)
-    here = sum(devices for devices, host in hosts if host == group.hosts[group.rank])
-    whole = sums.sizes_to_time(sizes, here)
-    # The exchanges that ranks compare with each other's before they make them: none of those is
-    # timed.
-    warm_up = sums.summing(backend, native, sums.zeros(backend, sums.ITEM))
-    for _ in range(COMPARED_EXCHANGES):
-        warm_up()
-    backend.waitall()
-    for length in sorted({1, 2, count - 1, count + 1, 1001}):
-        sums.check_sums(trial, (NATIVE,), length, group.rank, backend.device_counts)
-    timed = []
+    sizes_to_time = sums.sizes_to_time(sizes, _devices_on_this_host(backend))
+    _warm_up(backend)
+    check = partial(
+        sums.check_sums, trial, (NATIVE,), rank=group.rank, counts=backend.device_counts
+    )
+    for length in sorted({1, 2, all_devices - 1, all_devices + 1, 1001}):
+        check(length)
 
-    def in_step(take: Callable[[int], Timing], repeats: int) -> Timing:
-        # All ranks begin at once, and find the times of the slowest.
-        barrier(group)
-        sent, done = zip(*_gathered(group, take(repeats)), strict=True)
-        return max(sent), max(done)
+    def seconds_left() -> float:
+        # The first rank decides for all.
+        of_first_rank: float = _gathered(group, trial.left())[0]
+        return of_first_rank
 
+    timed_sizes = []
     with stream_between(group, where) as carry:
-
-        def stream(vector: memoryview, repeats: int) -> Timing:
-            return (carry(vector, repeats),) * 2
-
-        # What is left to the first rank decides for all.
         for size, seconds in sums.swept_sizes(
-            trial, whole, sizes is not None, lambda: _gathered(group, trial.left())[0]
+            trial, sizes_to_time, sizes is not None, seconds_left
         ):
-            sums.check_sums(trial, (NATIVE,), size // sums.ITEM, group.rank, backend.device_counts)
-            reduce = partial(
-                sums.measure_each, backend, sums.summing(backend, native, sums.zeros(backend, size))
-            )
-            # Not zeros: pages that were never written to are all the same one, which stays in the
-            # cache.
-            carry_one = partial(stream, memoryview(bytearray(b"\1") * size))
-            takes = {sums.ONE_STREAM: partial(in_step, carry_one), NATIVE: partial(in_step, reduce)}
-            sums.time_repeated(trial, takes, size, seconds)
-            timed.append(size)
+            check(size // sums.ITEM)
+            time_size(trial, group, carry, size, seconds)
+            timed_sizes.append(size)
     trial.errors["sums"] = largest_of(_gathered(group, trial.errors["sums"]))
-    sums.find_bandwidths(trial, timed, (NATIVE,), sums.ONE_STREAM, count)
+    sums.find_bandwidths(trial, timed_sizes, (NATIVE,), sums.ONE_STREAM, all_devices)
+
+
+def time_size(trial: Trial, group: Group, carry: Carry, size: int, seconds: float) -> None:
+    """Time the sum of vectors of `size` bytes, and the stream, for about `seconds`."""
+    operation = sums.summing(trial.backend, native, sums.zeros(trial.backend, size))
+    time_sum = partial(sums.measure_each, trial.backend, operation)
+    # The vector is not zeros: memory that was never written to is one page, which stays in the
+    # cache.
+    vector = memoryview(bytearray(b"\1") * size)
+
+    def time_stream(repeats: int) -> Timing:
+        carrying = carry(vector, repeats)
+        return carrying, carrying
+
+    takes = {
+        sums.ONE_STREAM: partial(_time_together, group, time_stream),
+        NATIVE: partial(_time_together, group, time_sum),
+    }
+    sums.time_repeated(trial, takes, size, seconds)
+
+
+def _time_together(group: Group, take: Callable[[int], Timing], repeats: int) -> Timing:
+    """Time something on all ranks at once, and return the times of the slowest rank."""
+    barrier(group)
+    timings = _gathered(group, take(repeats))
+    slowest_dispatch = max(dispatched for dispatched, _ in timings)
+    slowest = max(done for _, done in timings)
+    return slowest_dispatch, slowest
+
+
+def _devices_on_this_host(backend: GroupedBackend) -> int:
+    """Return the number of devices of all ranks on this rank's host."""
+    hosts = backend.group.hosts
+    this_host = hosts[backend.group.rank]
+    devices_and_hosts = zip(backend.device_counts, hosts, strict=True)
+    return sum(devices for devices, host in devices_and_hosts if host == this_host)
+
+
+def _warm_up(backend: GroupedBackend) -> None:
+    """Make the first exchanges, which ranks compare with each other before they make them."""
+    exchange = sums.summing(backend, native, sums.zeros(backend, sums.ITEM))
+    for _ in range(COMPARED_EXCHANGES):
+        exchange()
+    backend.waitall()
 
 
 def _gathered(group: Group, value: Any) -> list[Any]:
-    """Return the values of all ranks."""
+    """Return the values of all ranks, in the order of the ranks."""
     return [json.loads(sent) for sent in gather(group, json.dumps(value).encode())]
 
 
 def other_end(hosts: Sequence[str]) -> int:
-    """Choose the rank that rank 0 has a stream with: the first one on another host, if there is
-    one; else rank 1.
-    """
-    return next((rank for rank, host in enumerate(hosts) if host != hosts[0]), 1)
+    """Return the rank at the other end of rank 0's stream: on another host if possible, or 1."""
+    for rank, host in enumerate(hosts):
+        if host != hosts[0]:
+            return rank
+    return 1
 
 
 @contextmanager
 def stream_between(group: Group, where: Rendezvous) -> Iterator[Carry]:
-    """Connect rank 0 with its `other_end` for a while, by one TCP stream: the way of exchanges,
-    without additions.
+    """Connect rank 0 with its `other_end` by one TCP stream until this context ends.
 
-    All ranks call this. Rank 0 listens at the address by which the other host reaches it, and at no
-    other. Raises MeasurementError.
+    All ranks call this. Rank 0 listens only at the address by which the other host reaches it.
+    Raises MeasurementError if there is no connection.
     """
     other = other_end(group.hosts)
     with ExitStack() as connections:
@@ -154,9 +181,14 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Carry]:
         def carry(vector: memoryview, times: int) -> float:
             if connection is None:
                 return 0.0
-            way = answer_round_trip if group.rank > 0 else round_trip
+            seconds = 0.0
             try:
-                return sum(way(connection, vector) or 0.0 for _ in range(times)) / 2
+                for _ in range(times):
+                    if group.rank == 0:
+                        seconds += round_trip(connection, vector)
+                    else:
+                        answer_round_trip(connection, vector)
+                return seconds / 2
             except OSError as error:
                 raise GroupError(
                     f"the TCP stream between rank 0 and rank {other} broke: {error}"
@@ -168,24 +200,25 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Carry]:
 def _connect(
     group: Group, other: int, where: Rendezvous, connections: ExitStack
 ) -> socket.socket | None:
-    """Return this rank's end of the stream, closed with `connections`.
+    """Return this rank's end of the stream, which `connections` closes.
 
-    None for a rank that has none.
+    None for a rank that is at neither end.
     """
-    # The job's deadline must not pass before this one, whose error says what is wrong.
+    # This deadline passes before the job's, so that its error says what is wrong.
     patience = where.timeout / 2
-    # Every rank has a route to the address at which all have met.
+    # Every rank has a route to the address at which all ranks met.
     own_address = local_address(where.address)
     addresses = _gathered(group, own_address)
     if group.rank == 0:
-        theirs = addresses[other]
-        # If a host's name resolves to loopback, its route to the other host has the address that
-        # others see.
-        is_loopback = ipaddress.ip_address(theirs).is_loopback
-        mine = own_address if is_loopback else local_address(theirs)
+        other_address = addresses[other]
+        # If this host's name resolves to loopback, the address that others see is that of the route
+        # to the other host.
+        is_loopback = ipaddress.ip_address(other_address).is_loopback
+        listening_address = own_address if is_loopback else local_address(other_address)
         secret = secrets.token_hex(16)
-        listener = connections.enter_context(socket.create_server((mine, 0)))
-        broadcast(group, json.dumps([mine, listener.getsockname()[1], secret]).encode())
+        listener = connections.enter_context(socket.create_server((listening_address, 0)))
+        port = listener.getsockname()[1]
+        broadcast(group, json.dumps([listening_address, port, secret]).encode())
         return connections.enter_context(accepted(listener, secret.encode(), patience))
     address, port, secret = json.loads(broadcast(group, b""))
     if group.rank != other:
@@ -194,21 +227,21 @@ def _connect(
 
 
 def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.socket:
-    """Wait at most `timeout` seconds for the side that knows the secret, and turn others away.
+    """Wait at most `timeout` seconds for a connection of the side that knows the secret.
 
-    Raises OSError.
+    Other connections are closed. Raises OSError if the right one does not come.
     """
     deadline = monotonic() + timeout
     while (left := deadline - monotonic()) > 0:
         listener.settimeout(left)
         connection, _ = listener.accept()
-        # A stranger that leaves at once or sends nothing must not keep the right one out.
+        # A stranger that leaves at once or sends nothing must not keep the right side out.
         with suppress(OSError):
-            connection.setsockopt(*AT_ONCE)
-            connection.settimeout(min(SECRET_SECONDS, max(deadline - monotonic(), 0.001)))
-            if hmac.compare_digest(
-                _receive(connection, memoryview(bytearray(len(secret)))), secret
-            ):
+            connection.setsockopt(*WITHOUT_DELAY)
+            left_now = max(deadline - monotonic(), 0.001)
+            connection.settimeout(min(SECRET_SECONDS, left_now))
+            received = _receive(connection, memoryview(bytearray(len(secret))))
+            if hmac.compare_digest(received, secret):
                 connection.sendall(secret)
                 connection.settimeout(timeout)
                 return connection
@@ -217,14 +250,13 @@ def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.s
 
 
 def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.socket:
-    """Connect to the side that listens and knows the secret. Raises OSError."""
+    """Connect to the side that listens and knows the secret; raises OSError if that fails."""
     connection = socket.create_connection((address, port), timeout)
     try:
-        connection.setsockopt(*AT_ONCE)
+        connection.setsockopt(*WITHOUT_DELAY)
         connection.sendall(secret)
-        if not hmac.compare_digest(
-            _receive(connection, memoryview(bytearray(len(secret)))), secret
-        ):
+        received = _receive(connection, memoryview(bytearray(len(secret))))
+        if not hmac.compare_digest(received, secret):
             raise ConnectionError(f"another program answers at {address}, port {port}")
     except OSError:
         connection.close()
@@ -233,10 +265,10 @@ def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.
 
 
 def round_trip(connection: socket.socket, buffer: memoryview) -> float:
-    """Send a buffer and receive as much back into it; return the seconds that it took.
+    """Send a buffer, and receive as many bytes back into it; return the seconds of both.
 
-    Raises OSError. It is the caller's, who uses it again: to fault in the pages of a new one takes
-    longer than to copy.
+    The caller uses one buffer again and again, because to fault in the pages of a new one takes
+    longer than to copy. Raises OSError.
     """
     start = perf_counter()
     connection.sendall(buffer)
@@ -245,10 +277,7 @@ def round_trip(connection: socket.socket, buffer: memoryview) -> float:
 
 
 def answer_round_trip(connection: socket.socket, buffer: memoryview) -> None:
-    """Take part in the other side's `round_trip` with a buffer of the same length.
-
-    Raises OSError.
-    """
+    """Receive a buffer of the other side's `round_trip`, and send it back; raises OSError."""
     _receive(connection, buffer)
     connection.sendall(buffer)
 

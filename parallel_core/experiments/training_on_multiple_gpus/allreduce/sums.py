@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from math import ceil
-from operator import itemgetter
+from operator import itemgetter, truediv
 from time import perf_counter
 from typing import TypeAlias
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from backends import Array, Backend
 from backends.arrays import row_ranges
-from parallel_core.experiments.runner.formulas import ratio
+from parallel_core.experiments.runner.formulas import Times, Values, ratio
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as ways
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
@@ -35,28 +35,26 @@ from parallel_core.system.formatting import parse_sizes, write_size
 from parallel_core.system.machine import describe_machine
 
 ALL_SIZES = "4KiB..256MiB"
-"""Those that are timed by default, as far as memory and budget last."""
+"""The sizes that are timed by default, as far as memory and budget last."""
 ITEM = 4
-"""Bytes of a float32."""
+"""The bytes of a float32."""
 BLOCK = 2**18
-"""Elements that are compared at once."""
+"""The number of elements that are compared at once."""
 HELD_AT_ONCE = 6
-"""Vectors per device that exist at the same time, at most: drawn ones, loaded ones, their parts and
-sums.
-"""
+"""The most vectors per device that exist at the same time: drawn, loaded, divided and summed."""
 MIN_SECONDS = 0.002
-"""The least that a timing takes, so that the timer and a single disturbance weigh little in it."""
+"""The shortest timing in which the timer and a single disturbance matter little."""
 LONG_SECONDS = 0.02
-"""What takes as long in its first run needs no others to show that it need not be repeated."""
+"""The seconds of a first run that is surely long enough not to be repeated."""
 MAX_REPEATS = 1000
 UNIT_BYTES, MAX_ADDITIONS = 2**24, 100
-"""A unit adds as often as its vectors fit into so many bytes, and so often at most."""
+"""The bytes that a unit adds in all, by repeating its additions, and the most repetitions."""
 LARGEST = 2**24
-"""Bytes of a vector whose parts are timed, at most: larger ones show the same."""
+"""The most bytes of a vector whose sum is timed step by step: larger ones show the same."""
 ALGBW, BUSBW = "algbw_gb_per_s", "busbw_gb_per_s"
 PLAIN_COPY, ONE_STREAM = "plain copy", "one TCP stream"
 SHARES = {PLAIN_COPY: "share_of_copy_bound", ONE_STREAM: "share_of_stream_bound"}
-"""By what bounds a sum, the figure that says how near it comes."""
+"""The names of the figures that compare a sum with a bound, by the bound."""
 SPREAD_ROOTS, ONE_ROOT = "parts on spread roots", "parts on one root"
 SUMS = {
     SPREAD_ROOTS: ways.sharded,
@@ -66,7 +64,7 @@ SUMS = {
 CHECKED = {**ways.ALGORITHMS, ONE_ROOT: ways.on_one_root}
 
 Operation: TypeAlias = Callable[[], Sequence[Array]]
-"""A function that launches something, and returns what is to be waited for."""
+"""A function that launches something, and returns the arrays to wait for."""
 
 
 def algorithm_bandwidth(size: float, seconds: float) -> float:
@@ -75,27 +73,25 @@ def algorithm_bandwidth(size: float, seconds: float) -> float:
 
 
 def _named(name: str, size: int) -> str:
-    """Name the case of something that is done with vectors of `size` bytes."""
+    """Name the case of vectors of `size` bytes: `native, 4 MiB`."""
     return f"{name}, {write_size(size)}"
 
 
 COUNTED_CASE = "adding alone, counted"
-"""The case in which it is counted whether devices add up their parts at the same time."""
+"""The case whose additions are counted if another device adds at the same time."""
 COUNTED_SUMS = 10
-"""How often each device adds up its part in a repetition of that case."""
+"""The number of times that each device adds up its part in a repetition of that case."""
 COUNTED_BYTES = 2**26
-"""The bytes of a vector in that case.
-
-Smaller additions are as short as launching them, or as a scheduler's slice, and load decides what
-they run beside.
+"""The bytes of a vector in that case: with short additions, other work on the machine would decide
+which of them run at the same time.
 """
 
 
 def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
-    """Round sizes down to whole elements, one at least; return them once each, in ascending order.
+    """Return sizes in bytes, rounded down to whole elements, at least one, in ascending order.
 
-    By default they are all whose vectors this machine can hold on so many devices. Raises
-    RequestError if there is none, and for vectors that it cannot hold.
+    By default they are those of `ALL_SIZES` that fit this machine's memory on `devices` devices.
+    Raises RequestError if no size is given, or one that does not fit.
     """
     memory = describe_machine()["memory_bytes"]
     if sizes is None:
@@ -109,9 +105,8 @@ def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
     needed = HELD_AT_ONCE * devices * largest
     if needed > memory:
         raise RequestError(
-            f"vectors of {write_size(largest)} on {devices} devices take about "
-            f"{needed / 1e9:.3g} GB of memory, "
-            f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
+            f"vectors of {write_size(largest)} on {devices} devices take about {needed / 1e9:.3g} "
+            f"GB of memory, and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
         )
     return tuple(rounded)
 
@@ -119,11 +114,11 @@ def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
 def swept_sizes(
     trial: Trial, sizes: Sequence[int], in_full: bool, seconds_left: Callable[[], float]
 ) -> Iterator[tuple[int, float]]:
-    """Iterate over sizes in ascending order, each with the seconds that it may take.
+    """Yield sizes in ascending order, each with the seconds that it may take.
 
-    Unless all are wanted, `in_full`, the sweep ends before a size that would take more than is
-    left, judging by the size before it; a note says so. A size may take half of what is left, so
-    that larger ones are reached.
+    A size may take half of the seconds that are left, so that larger sizes are reached. Unless
+    `in_full`, the sweep ends before a size that would take more than is left, judging by the size
+    before it; a note says so.
     """
     available = seconds_left()
     seconds_by_byte = 0.0
@@ -151,8 +146,8 @@ def check_sums(
 ) -> None:
     """Sum uniform float32 vectors by each algorithm, and compare the sums with NumPy's.
 
-    The sums on all devices are compared. The numbers are drawn by rank and device, so that each of
-    several ranks, which have `counts` devices, can draw the others' too.
+    `counts` are the numbers of devices of several ranks. A vector depends only on its length, rank
+    and device, so that each rank can draw the vectors of all ranks.
     """
 
     def drawn(of_rank: int, device: int) -> np.ndarray:
@@ -178,10 +173,7 @@ def check_sums(
 
 
 def time_size(trial: Trial, algorithms: Sequence[str], size: int, seconds: float) -> None:
-    """Time copies of all vectors at once, each on its own device, and every algorithm.
-
-    That takes about `seconds`.
-    """
+    """Time every algorithm, and copies of all vectors at once, for about `seconds` in all."""
     backend = trial.backend
     vectors, buffers = zeros(backend, size), zeros(backend, size)
 
@@ -200,11 +192,10 @@ def time_size(trial: Trial, algorithms: Sequence[str], size: int, seconds: float
 
 
 def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
-    """Time what sums of parts are made of.
+    """Time the sharded sum, the same with all parts summed on one root, the native sum, and the
+    steps of the sharded sum one by one: dividing, copying, adding and joining.
 
-    That is done at the largest size that does not take most of a budget. Timed are the sums of
-    parts on spread roots and on one, which divide, copy and join alike, and the native one; and
-    alternately with them dividing, copying, adding and joining in isolation.
+    The vectors have the largest of the sizes up to `LARGEST`.
     """
     backend = trial.backend
     size = max((size for size in sizes if size <= LARGEST), default=min(sizes))
@@ -213,12 +204,11 @@ def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
     numbers = range(len(devices))
     vectors = zeros(backend, size)
     parts = [ways.parts_of(backend, vector, len(devices)) for vector in zeros(backend, size)]
-    # What was copied before, so that joining copies nothing.
-    copied = [
-        [backend.copy_to(part, device) for part in of_device]
-        for of_device, device in zip(parts, devices, strict=True)
-    ]
-    crossing = [(device, root) for root in numbers for device in numbers if device != root]
+    # The parts that are joined lie in memory of their own.
+    copied_parts = []
+    for parts_on_device, device in zip(parts, devices, strict=True):
+        copied_parts.append([backend.copy_to(part, device) for part in parts_on_device])
+    device_and_root = [(device, root) for root in numbers for device in numbers if device != root]
 
     def divide() -> list[Array]:
         divided = []
@@ -228,13 +218,15 @@ def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
 
     def copy() -> list[Array]:
         to_roots = [
-            backend.copy_to(parts[number][root], devices[root]) for number, root in crossing
+            backend.copy_to(parts[number][root], devices[root]) for number, root in device_and_root
         ]
-        back = [backend.copy_to(parts[root][root], devices[number]) for number, root in crossing]
-        return to_roots + back
+        from_roots = [
+            backend.copy_to(parts[root][root], devices[number]) for number, root in device_and_root
+        ]
+        return to_roots + from_roots
 
     def join() -> list[Array]:
-        return [ways.joined(backend, of_device) for of_device in copied]
+        return [ways.joined(backend, parts_on_device) for parts_on_device in copied_parts]
 
     operations: dict[str, Operation] = {}
     for name, algorithm in SUMS.items():
@@ -251,10 +243,7 @@ def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
 
 
 def prepare_count(trial: Trial) -> None:
-    """Register the case in which additions are counted, which is not timed.
-
-    Its vectors are as long whatever the sizes that are timed, as far as memory lasts.
-    """
+    """Register the case whose additions are counted, with as long vectors as fit the memory."""
     backend = trial.backend
     fitting = sizes_to_time(None, len(backend.devices))
     size = max(size for size in fitting if size <= COUNTED_BYTES)
@@ -262,13 +251,13 @@ def prepare_count(trial: Trial) -> None:
 
 
 def adding(backend: Backend, size: int) -> Operation:
-    """Return the operation that adds up on each device its part of all vectors."""
+    """Return the operation that adds up, on each device, its part of all vectors."""
     devices = backend.devices
     parts = [ways.parts_of(backend, vector, len(devices)) for vector in zeros(backend, size)]
-    terms_by_device = [
-        [backend.copy_to(parts_of_vector[number], device) for parts_of_vector in parts]
-        for number, device in enumerate(devices)
-    ]
+    terms_by_device = []
+    for number, device in enumerate(devices):
+        own_parts = [parts_of_vector[number] for parts_of_vector in parts]
+        terms_by_device.append([backend.copy_to(part, device) for part in own_parts])
     add = partial(ways.added, backend)
     return lambda: [reduce(add, terms) for terms in terms_by_device]
 
@@ -280,10 +269,7 @@ def zeros(backend: Backend, size: int) -> list[Array]:
 
 
 def summing(backend: Backend, algorithm: ways.Allreduce, vectors: list[Array]) -> Operation:
-    """Return the operation that sums a vector of each device again and again.
-
-    One time's sums are the next one's vectors.
-    """
+    """Return the operation that sums a vector of each device, and puts the sums in their place."""
 
     def sum_up() -> Sequence[Array]:
         vectors[:] = algorithm(backend, vectors)
@@ -293,7 +279,7 @@ def summing(backend: Backend, algorithm: ways.Allreduce, vectors: list[Array]) -
 
 
 def additions(backend: Backend, length: int, times: int) -> list[Work]:
-    """Make the units in which each device adds up its part of all vectors, `times` times."""
+    """Make a work for each device: to add up its part of all vectors, `times` times in one unit."""
 
     def add_up(total: Array, *terms: Array) -> Array:
         for _ in range(times):
@@ -302,9 +288,10 @@ def additions(backend: Backend, length: int, times: int) -> list[Work]:
         return total
 
     works = []
-    for device, rows in zip(backend.devices, row_ranges(length, len(backend.devices)), strict=True):
-        part = np.zeros(rows.stop - rows.start, dtype=np.float32)
-        parts = [backend.asarray(part, device) for _ in backend.devices]
+    devices = backend.devices
+    for device, rows in zip(devices, row_ranges(length, len(devices)), strict=True):
+        zeros_of_part = np.zeros(rows.stop - rows.start, dtype=np.float32)
+        parts = [backend.asarray(zeros_of_part, device) for _ in devices]
         unit = partial(backend.launch, backend.ops.as_unit(add_up), *parts)
         works.append(Work(unit, unit, times=1 / times))
     return works
@@ -317,39 +304,48 @@ def time_repeated(
     seconds: float,
     bare: Mapping[str, Sequence[Work]] | None = None,
 ) -> None:
-    """Time cases alternately, each repeated as often as the fastest of a few runs decides.
+    """Time cases in turn; a timing repeats its case often enough to take `MIN_SECONDS`.
 
-    A function of `takes` takes the number of repeats. Cases are of once. There are fewer rounds,
-    but three at least, if more would exceed `seconds` by these runs' times.
+    Each function in `takes` returns the timing of a given number of repeats; a case's seconds are
+    those of one repeat. A few runs show how long a repeat takes. If all rounds would exceed
+    `seconds`, there are fewer of them, but at least three.
     """
     seconds_of_round = 0.0
     for name, take in takes.items():
-        _, once = take(1)
-        if once <= LONG_SECONDS:
-            once = min(once, *(take(1)[1] for _ in range(3)))
-        repeats = min(MAX_REPEATS, ceil(MIN_SECONDS / once))
-        seconds_of_round += repeats * once
-        works = [replace(work, times=repeats * work.times) for work in (bare or {}).get(name, ())]
+        seconds_of_one = _seconds_of_one(take)
+        repeats = min(MAX_REPEATS, ceil(MIN_SECONDS / seconds_of_one))
+        seconds_of_round += repeats * seconds_of_one
+        bare_works = bare.get(name, ()) if bare else ()
+        works = [replace(work, times=repeats * work.times) for work in bare_works]
         trial.time(_named(name, size), take=partial(take, repeats), bare=works, repeats=repeats)
-    # The warm-up is a round, too.
+    # The warm-up takes as long as a round.
     fitting = seconds / seconds_of_round - 1
-    trial.run(rounds=int(min(trial.rounds, max(FEWEST_FOR_A_VERDICT, fitting))))
+    rounds = min(trial.rounds, max(FEWEST_FOR_A_VERDICT, fitting))
+    trial.run(rounds=int(rounds))
+
+
+def _seconds_of_one(take: Callable[[int], Timing]) -> float:
+    """Return the seconds of one repeat: of the fastest of four runs, or of one if that is long."""
+    _, seconds = take(1)
+    if seconds > LONG_SECONDS:
+        return seconds
+    for _ in range(3):
+        _, seconds_of_run = take(1)
+        seconds = min(seconds, seconds_of_run)
+    return seconds
 
 
 def _takes_of(
     backend: Backend, operations: Mapping[str, Operation]
 ) -> dict[str, Callable[[int], Timing]]:
-    """Return the functions that time repeats of operations."""
+    """Return, for each operation, the function that times a number of repeats."""
     return {
         name: partial(measure_each, backend, operation) for name, operation in operations.items()
     }
 
 
 def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing:
-    """Repeat an operation on idle devices, waiting for its results each time.
-
-    The timing that is returned is of all repeats.
-    """
+    """Repeat an operation, and wait for its results each time; return the timing of all repeats."""
     backend.waitall()
     dispatch = 0.0
     start = perf_counter()
@@ -364,35 +360,39 @@ def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing
 def find_bandwidths(
     trial: Trial, sizes: Sequence[int], names: Sequence[str], bound: str, devices: int
 ) -> None:
-    """Keep the series of algorithms over the sizes, and the metrics of one at the largest size.
+    """Find the bandwidths of all algorithms over the sizes, and the figures at the largest size.
 
-    It is `native`, or the last algorithm. Series are `FIGURE ALGORITHM`, and the sizes themselves
-    `bytes`. busbw is what each device's link carries if no bytes are sent in vain; if links are the
-    limit, the number of devices does not matter to it.
+    The figures at the largest size are those of the algorithm `native`, or else of the last one.
+    The series are named `FIGURE ALGORITHM`; the sizes are the series `bytes`. busbw is the
+    bandwidth of each device's link, if no bytes are sent in vain.
     """
-    of_link = 2 * (devices - 1) / devices
+    vectors_per_link = 2 * (devices - 1) / devices
+    medians: dict[str, list[float]] = {}
+    for name in (bound, *names):
+        medians[name] = [trial.cases[_named(name, size)].median for size in sizes]
     series = {"bytes": tuple(map(float, sizes))}
-    medians = {
-        name: [trial.cases[_named(name, size)].median for size in sizes] for name in (bound, *names)
-    }
-    for name, seconds in medians.items():
-        bandwidths = tuple(map(algorithm_bandwidth, sizes, seconds))
+    series[f"{ALGBW} {bound}"] = tuple(map(algorithm_bandwidth, sizes, medians[bound]))
+    for name in names:
+        bandwidths = tuple(map(algorithm_bandwidth, sizes, medians[name]))
+        shares = map(truediv, medians[bound], medians[name])
         series[f"{ALGBW} {name}"] = bandwidths
-        if name != bound:
-            shares = [
-                least / measured for least, measured in zip(medians[bound], seconds, strict=True)
-            ]
-            series[f"{BUSBW} {name}"] = tuple(of_link * bandwidth for bandwidth in bandwidths)
-            series[f"{SHARES[bound]} {name}"] = tuple(shares)
+        series[f"{BUSBW} {name}"] = tuple(vectors_per_link * bandwidth for bandwidth in bandwidths)
+        series[f"{SHARES[bound]} {name}"] = tuple(shares)
     trial.described["series"] = series
     trial.parameters["algorithms"] = ",".join(names)
-    trial.parameters["sizes"] = ",".join(write_size(size).replace(" ", "") for size in sizes)
+    written_sizes = [write_size(size).replace(" ", "") for size in sizes]
+    trial.parameters["sizes"] = ",".join(written_sizes)
 
     largest = sizes[-1]
-    judged = _named("native" if "native" in names else names[-1], largest)
-    trial.found_by(ALGBW, lambda times: algorithm_bandwidth(largest, times[judged]))
-    trial.found_by(BUSBW, lambda times: of_link * algorithm_bandwidth(largest, times[judged]))
-    trial.found_by(SHARES[bound], ratio(_named(bound, largest), judged))
+    main_algorithm = "native" if "native" in names else names[-1]
+    case = _named(main_algorithm, largest)
+
+    def algbw(times: Times) -> Values:
+        return algorithm_bandwidth(largest, times[case])
+
+    trial.found_by(ALGBW, algbw)
+    trial.found_by(BUSBW, lambda times: vectors_per_link * algbw(times))
+    trial.found_by(SHARES[bound], ratio(_named(bound, largest), case))
     for name in ("native", "sharded"):
         speedup = ratio(_named("star", largest), _named(name, largest))
         trial.found_by(f"{name}_speedup_over_star", speedup)

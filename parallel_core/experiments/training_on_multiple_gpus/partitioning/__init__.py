@@ -28,7 +28,7 @@ memory that they share: bytes are cheap there, and dear between GPUs without a f
 seen there is mostly what it costs to launch and to wait.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -54,7 +54,7 @@ from parallel_core.experiments.training_steps import (
 )
 from parallel_core.experiments.workloads import geometric, record
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.task_graph import crossings, without_loads
+from parallel_core.measurement.task_graph import Task, crossings, without_loads
 from parallel_core.system.errors import RequestError
 
 UNDIVIDED, WHOLE, CUT = (
@@ -64,15 +64,14 @@ UNDIVIDED, WHOLE, CUT = (
 )
 DIVIDED_LAYERS, DIVIDED_BATCH = "layer-wise partitioning", "data parallelism"
 STEPS = 3
-"""Steps in one timing: several, so that an engine may begin a step before the one before has ended.
-"""
+"""Steps in one timing: several, so that an engine may begin a step while another one still runs."""
 CHECKED_STEPS = 2
 RATE = 0.01
-"""For the average over the rows."""
+"""The learning rate for the loss averaged over the rows."""
 
 
 def strategies(micro_batches: int) -> dict[str, Strategy]:
-    """Return the ways to take a step, by name, in the order of the book's figure."""
+    """Return the strategies to take a step, by name, in the order of the book's figure."""
     return {
         UNDIVIDED: network.ONE_DEVICE,
         WHOLE: network_partitioning(1),
@@ -92,10 +91,54 @@ def program(
     """Time a step of every strategy, for networks from narrow to wide in doublings.
 
     A network of width 1 has 8 channels and 32 units. Raises RequestError for a single device, and
-    for what leaves a device or a micro-batch without anything to do.
+    if a device or a micro-batch would have nothing to do.
     """
     trial.refuse_single_device("partitioning", "divides a network")
-    backend, devices = trial.backend, len(trial.devices)
+    check_options(len(trial.devices), narrow, wide, batch, micro_batches)
+    ways = strategies(micro_batches)
+    divided = [name for name in ways if name != UNDIVIDED]
+    rows = network.synthetic_batch(batch)
+    checked_rows = network.synthetic_batch(2 * max(len(trial.devices), micro_batches) + 1)
+    tasks_by_width: list[dict[str, tuple[Task, ...]]] = []
+    widths = geometric(narrow, wide)
+    for width in swept(trial, widths, widths):
+        initial = network.initial_parameters(width)
+        check_steps(trial, ways, initial, checked_rows)
+        steps = {
+            name: way.in_single_precision(initial, rows, RATE / batch) for name, way in ways.items()
+        }
+        tasks = {name: without_loads(record(trial.backend, steps[name])) for name in divided}
+        tasks_by_width.append(tasks)
+        for name, step in steps.items():
+            time_steps_in_a_row(trial, f"{name}, width {width}", step, STEPS, curve=name, at=width)
+    find_figures(trial, widths[-1], divided, tasks_by_width)
+
+
+def find_figures(
+    trial: Trial,
+    widest: int,
+    divided: Sequence[str],
+    tasks_by_width: Sequence[Mapping[str, Sequence[Task]]],
+) -> None:
+    """Find the bytes and waits of each division, and how they compare on the widest network."""
+    case_of = {name: f"{name}, width {widest}" for name in (UNDIVIDED, *divided)}
+    other_cases = [case_of[name] for name in divided if name != DIVIDED_BATCH]
+    fastest = min(other_cases, key=lambda case: trial.cases[case].median)
+    trial.found_by("data_parallel_advantage", ratio(fastest, case_of[DIVIDED_BATCH]))
+    trial.found_by("data_parallel_speedup", ratio(case_of[UNDIVIDED], case_of[DIVIDED_BATCH]))
+    trial.found_by("micro_batch_speedup", ratio(case_of[WHOLE], case_of[CUT]))
+    series: dict[str, tuple[float, ...]] = {}
+    for name in divided:
+        metric = name.replace(" ", "_").replace("-", "_")
+        moved_bytes = [sum(task.bytes for task in tasks[name]) for tasks in tasks_by_width]
+        series[f"bytes {name}"] = tuple(map(float, moved_bytes))
+        trial.found(f"{metric}_bytes", float(moved_bytes[-1]))
+        trial.found(f"{metric}_waits", float(crossings(tasks_by_width[-1][name])))
+    trial.described["series"] = series
+
+
+def check_options(devices: int, narrow: int, wide: int, batch: int, micro_batches: int) -> None:
+    """Raise RequestError if a device or a micro-batch would have nothing to do."""
     channels = network.CHANNELS * narrow
     if devices > channels:
         raise RequestError(
@@ -112,44 +155,14 @@ def program(
             "without rows: "
             f"choose a larger --batch"
         )
-    ways = strategies(micro_batches)
-    divided = [name for name in ways if name != UNDIVIDED]
-    rows = network.synthetic_batch(batch)
-    checked_rows = network.synthetic_batch(2 * max(devices, micro_batches) + 1)
-    moved_bytes: dict[str, list[float]] = {name: [] for name in divided}
-    widths = geometric(narrow, wide)
-    for width in swept(trial, widths, widths):
-        initial = network.initial_parameters(width)
-        check_steps(trial, ways, initial, checked_rows)
-        steps = {
-            name: way.in_single_precision(initial, rows, RATE / batch) for name, way in ways.items()
-        }
-        tasks = {name: without_loads(record(backend, steps[name])) for name in divided}
-        for name in divided:
-            moved_bytes[name].append(float(sum(task.bytes for task in tasks[name])))
-        for name, step in steps.items():
-            time_steps_in_a_row(trial, f"{name}, width {width}", step, STEPS, curve=name, at=width)
-    trial.described["series"] = {f"bytes {name}": tuple(moved_bytes[name]) for name in divided}
-
-    # Figures are of the widest network.
-    case_of = {name: f"{name}, width {width}" for name in ways}
-    other_cases = [case_of[name] for name in (WHOLE, CUT, DIVIDED_LAYERS)]
-    fastest = min(other_cases, key=lambda case: trial.cases[case].median)
-    trial.found_by("data_parallel_advantage", ratio(fastest, case_of[DIVIDED_BATCH]))
-    trial.found_by("data_parallel_speedup", ratio(case_of[UNDIVIDED], case_of[DIVIDED_BATCH]))
-    trial.found_by("micro_batch_speedup", ratio(case_of[WHOLE], case_of[CUT]))
-    for name in divided:
-        metric = name.replace(" ", "_").replace("-", "_")
-        trial.found(f"{metric}_bytes", moved_bytes[name][-1])
-        trial.found(f"{metric}_waits", float(crossings(tasks[name])))
 
 
 def check_steps(
     trial: Trial, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch
 ) -> None:
-    """Take steps from these parameters by each strategy, and compare their changes with NumPy's.
+    """Take steps by each strategy, and compare the changes of the parameters with NumPy's.
 
-    Errors are shares of the parameter's largest change. Parameters and batch keep their dtype.
+    Errors are shares of a parameter's largest change. Parameters and batch keep their dtype.
     """
     numpy = backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device)
     training = (parameters, batch, RATE, CHECKED_STEPS)

@@ -26,18 +26,18 @@ from parallel_core.experiments.workloads import pull_back
 
 
 def _place_blocks(backend: Backend, parameters: Parameters) -> Array:
-    """Load on every device three tuples: of the convolution, the dense layers, and the last bias.
+    """Load each device's blocks: of its convolution, of its dense layers, and the last bias.
 
-    The hidden layer's weight is cut twice: by the device that makes the features, and by the one
-    that makes the units.
+    The hidden layer's weight is cut by rows into a part for the features of each device, and by
+    columns for the device's own units.
     """
     w1, b1, w2, b2, w3, b3 = parameters
     devices = backend.devices
     channel_ranges = row_ranges(len(w1), len(devices))
     unit_ranges = row_ranges(len(b2), len(devices))
     features_per_channel = len(w2) // len(w1)
-    ends = [channels.stop * features_per_channel for channels in channel_ranges[:-1]]
-    rows_by_source = np.split(w2, ends)
+    last_features = [channels.stop * features_per_channel for channels in channel_ranges[:-1]]
+    rows_by_source = np.split(w2, last_features)
     placed = []
     for device, channels, units in zip(devices, channel_ranges, unit_ranges, strict=True):
         convolution = (w1[channels], b1[channels])
@@ -51,38 +51,49 @@ def _place_blocks(backend: Backend, parameters: Parameters) -> Array:
 def _step_by_blocks(
     backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float
 ) -> Array:
-    """Launch the layers' blocks forward, with an exchange before each layer, and back likewise."""
-    ops, devices = backend.ops, range(len(placed))
-    convolve = forward(ops, [features])
-    part_of_scores, back = _dense_blocks(ops)
-    descend = _descend_by_blocks(ops, rate)
+    """Launch a step: forward through each device's blocks, back, and the update of each device.
+
+    Before the hidden layer all devices exchange their features, and on the way back the gradients
+    by these features.
+    """
+    launch, ops = backend.launch, backend.ops
+    devices = range(len(placed))
+    convolutions = [blocks[0] for blocks in placed]
+    dense_layers = [blocks[1] for blocks in placed]
+    last_biases = [blocks[2] for blocks in placed]
     images = [device_images for device_images, _ in batch]
     labels = [device_labels for _, device_labels in batch]
 
-    own_features = [backend.launch(convolve, placed[k][0], images[k]) for k in devices]
+    convolve = forward(ops, [features])
+    own_features = [launch(convolve, convolutions[k], images[k]) for k in devices]
+    # Every device sends its features to all devices.
     all_features = _exchanged(backend, [[computed] * len(placed) for computed in own_features])
-    parts = [backend.launch(part_of_scores, placed[k][1], all_features[k]) for k in devices]
+    part_of_scores, back = _dense_blocks(ops)
+    parts = [launch(part_of_scores, dense_layers[k], all_features[k]) for k in devices]
     scores = backend.allreduce(parts)
 
-    # For each device: gradients by the dense parameters, by the last bias, by all features.
     gradients = [
-        backend.launch(back, placed[k][1], placed[k][2], scores[k], all_features[k], labels[k])
+        launch(back, dense_layers[k], last_biases[k], scores[k], all_features[k], labels[k])
         for k in devices
     ]
-    sent = [[of_device[2][k] for k in devices] for of_device in gradients]
-    by_features = _exchanged(backend, sent)
-    return [
-        backend.launch(
-            descend, placed[k], (gradients[k][0], gradients[k][1]), images[k], *by_features[k]
-        )
-        for k in devices
-    ]
+    by_dense_layers = [of_device[0] for of_device in gradients]
+    by_last_bias = [of_device[1] for of_device in gradients]
+    # Every device sends to each device the gradients by that one's features.
+    by_all_features = [[of_device[2][k] for k in devices] for of_device in gradients]
+    by_own_features = _exchanged(backend, by_all_features)
+
+    descend = _descend_by_blocks(ops, rate)
+    updated = []
+    for k in devices:
+        known_gradients = (by_dense_layers[k], by_last_bias[k])
+        updated.append(launch(descend, placed[k], known_gradients, images[k], *by_own_features[k]))
+    return updated
 
 
 def _exchanged(backend: Backend, sent: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-    """Launch the copies of sent[source][destination]; return what every destination has then.
+    """Launch the copies of sent[source][destination], and return what each destination receives.
 
-    It has an array of every source, in their order.
+    It receives an array of every source, in the order of the sources.
     """
     received = []
     for destination, device in enumerate(backend.devices):
@@ -97,6 +108,7 @@ def _exchanged(backend: Backend, sent: Sequence[Sequence[Array]]) -> list[tuple[
 
 
 def _gather_blocks(backend: Backend, placed: Sequence[Array]) -> Parameters:
+    """Wait for the blocks of all devices, and join them to the parameters in NumPy."""
     devices = [backend.to_numpy((blocks[0], blocks[1], blocks[2])) for blocks in placed]
     w1 = np.concatenate([convolution[0] for convolution, _, _ in devices])
     b1 = np.concatenate([convolution[1] for convolution, _, _ in devices])
@@ -109,11 +121,11 @@ def _gather_blocks(backend: Backend, placed: Sequence[Array]) -> Parameters:
 
 
 def _dense_blocks(ops: Ops) -> tuple[Callable[[Array, Array], Array], Callable[..., Array]]:
-    """Make a device's two functions of its dense parameters: forward, and back.
+    """Make the two functions of a device's dense layers: forward, and back.
 
-    Forward, (parameters, all features) -> its part of the scores, without their bias. Back,
-    (parameters, last bias, scores, all features, labels) -> the gradients by the parameters, by the
-    bias and by the features, a tuple each.
+    Forward: (parameters, all features) -> the device's part of the scores, without the last bias.
+    Back: (parameters, last bias, scores, all features, labels) -> three tuples of gradients: by the
+    parameters, by the last bias, and by all features.
     """
     loss = ops.value_and_grad(lambda leaves, labels: ops.cross_entropy(ops.add(*leaves), labels))
 
@@ -128,7 +140,7 @@ def _dense_blocks(ops: Ops) -> tuple[Callable[[Array, Array], Array], Callable[.
     def back(
         parameters: Array, last_bias: Array, scores: Array, features: Array, labels: Array
     ) -> Array:
-        by_scores, by_bias = loss((scores, *last_bias), labels)[1]
+        _, (by_scores, by_bias) = loss((scores, *last_bias), labels)
         count = len(parameters)
         pull = pull_back(ops, lambda leaves: part_of_scores(leaves[:count], leaves[count:]))
         gradients = pull((*parameters, *features), by_scores)
@@ -138,17 +150,23 @@ def _dense_blocks(ops: Ops) -> tuple[Callable[[Array, Array], Array], Callable[.
 
 
 def _descend_by_blocks(ops: Ops, rate: float) -> Callable[..., Array]:
-    """Make the function of a device that goes back through its convolution, and updates.
+    """Make the function that goes back through a device's convolution, and updates all its blocks.
 
-    (the device's parameters, gradients by the dense ones and the last bias, images, gradients by
-    the device's features, one of each device …) -> new parameters.
+    (blocks, (gradients by the dense layers, by the last bias), images, *gradients by the device's
+    features) -> new blocks. Each device computed a part of the gradient by the features.
     """
     convolve_back = pull_back(ops, forward(ops, [features]))
 
-    def descend(blocks: Array, of_others: Array, images: Array, *by_features: Array) -> Array:
-        of_convolution = convolve_back(blocks[0], reduce(ops.add, by_features), images)
-        gradients = (of_convolution, *of_others)
-        return tuple(ops.sgd(*pair, rate) for pair in zip(blocks, gradients, strict=True))
+    def descend(
+        blocks: Array, known_gradients: Array, images: Array, *parts_by_features: Array
+    ) -> Array:
+        by_features = reduce(ops.add, parts_by_features)
+        by_convolution = convolve_back(blocks[0], by_features, images)
+        gradients = (by_convolution, *known_gradients)
+        return tuple(
+            ops.sgd(block, gradient, rate)
+            for block, gradient in zip(blocks, gradients, strict=True)
+        )
 
     return descend
 

@@ -26,29 +26,29 @@ from parallel_core.experiments.training_steps import (
 from parallel_core.experiments.workloads import dense, hidden
 
 Layers: TypeAlias = Sequence[Callable[[Ops, Array, Array], Array]]
-"""Each a function (ops, (weight, bias), x) -> its result."""
+"""Layers, each of which is a function (ops, (weight, bias), x) -> result."""
 
 SIDE, KERNEL, POOL, CLASSES = 28, 5, 2, 10
 FEATURES_PER_CHANNEL = ((SIDE - KERNEL + 1) // POOL) ** 2
 CHANNELS, UNITS = 8, 32
-"""Of a network of width 1."""
+"""The channels and units of a network of width 1."""
 
 
 def initial_parameters(width: int, seed: int = 0) -> Parameters:
-    """Draw float64 weights of variance 1 / inputs, and biases, for a network of a width."""
+    """Draw float64 weights and biases, of variance 1 / inputs, for a network of a width."""
     generator = np.random.default_rng(seed)
     channels, units = CHANNELS * width, UNITS * width
     inputs = FEATURES_PER_CHANNEL * channels
     layers = (
-        # The shapes of weight and bias, and how many inputs an output has.
+        # The shapes of weight and bias, and the number of inputs of an output.
         ((channels, 1, KERNEL, KERNEL), (channels,), KERNEL**2),
         ((inputs, units), (units,), inputs),
         ((units, CLASSES), (CLASSES,), units),
     )
     parameters: list[np.ndarray] = []
-    for weight_shape, bias_shape, fan in layers:
-        weight = generator.standard_normal(weight_shape) / fan**0.5
-        bias = generator.standard_normal(bias_shape) / fan**0.5
+    for weight_shape, bias_shape, fan_in in layers:
+        weight = generator.standard_normal(weight_shape) / fan_in**0.5
+        bias = generator.standard_normal(bias_shape) / fan_in**0.5
         parameters += [weight, bias]
     return tuple(parameters)
 
@@ -62,10 +62,7 @@ def synthetic_batch(rows: int, seed: int = 1) -> Batch:
 
 
 def features(ops: Ops, parameters: Array, images: Array) -> Array:
-    """Convolve, clip, pool and flatten.
-
-    The features of a channel lie side by side, channel after channel.
-    """
+    """Convolve images, apply ReLU, pool and flatten: the features of one channel after another."""
     weight, bias = parameters
     convolved = ops.relu(ops.conv2d(images, weight, bias))
     return ops.flatten(ops.avg_pool2d(convolved, POOL))
@@ -87,6 +84,7 @@ def forward(ops: Ops, layers: Layers) -> Callable[[Array, Array], Array]:
 
 
 def _loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
+    """Make the function (parameters, x, labels) -> sum of the losses of the whole network."""
     scores = forward(ops, LAYERS)
     return lambda parameters, x, labels: ops.cross_entropy(scores(parameters, x), labels)
 

@@ -1,10 +1,11 @@
 """Network partitioning: every device holds some consecutive layers.
 
-Activations pass from device to device. A device waits for the one before it, and in the backward
-pass for the one behind it. With a batch cut into micro-batches, it works on one while its neighbour
-works on another (Huang and others 2019, "GPipe: Efficient Training of Giant Neural Networks using
-Pipeline Parallelism"). As there, all micro-batches go forward before the first one goes back, their
-gradients are added up, and going back computes a stage's forward pass again instead of keeping it.
+A stage is the layers of one device. Activations pass from stage to stage. A stage waits for the
+stage before it, and in the backward pass for the stage behind it. If the batch is cut into
+micro-batches, a stage works on one micro-batch while its neighbour works on another (Huang and
+others 2019, "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism"). As
+there, all micro-batches go forward before the first one goes back, their gradients are added up,
+and on the way back a stage computes its forward pass again instead of keeping it.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,39 +31,46 @@ def network_partitioning(micro_batches: int) -> Strategy:
 
 
 def _place_stages(backend: Backend, parameters: Parameters) -> Array:
-    """Load on every device the parameters of its layers."""
+    """Load the parameters of each stage on its device."""
     placed = []
     for device, layers in _stages(backend):
-        of_stage = parameters[2 * layers.start : 2 * layers.stop]
-        placed.append(backend.asarray(of_stage, device))
+        # A layer has two parameters, weight and bias.
+        stage_parameters = parameters[2 * layers.start : 2 * layers.stop]
+        placed.append(backend.asarray(stage_parameters, device))
     return placed
 
 
 def _gather_stages(backend: Backend, placed: Sequence[Array]) -> Parameters:
+    """Wait for the parameters of all stages, and join them in NumPy."""
     parameters: list[np.ndarray] = []
-    for of_stage in placed:
-        parameters += backend.to_numpy(of_stage)
+    for stage_parameters in placed:
+        parameters += backend.to_numpy(stage_parameters)
     return tuple(parameters)
 
 
 def _stages(backend: Backend) -> list[tuple[Device, slice]]:
-    """Divide the layers over the devices, of which those without a layer stay idle.
+    """Divide the layers over the devices; return each stage's device and its slice of `LAYERS`.
 
-    The extra layers go to the last devices, for the first layer takes longest.
+    If there are more devices than layers, the last devices have no stage. Otherwise the last stages
+    have more layers than the first ones, because the first layer takes longest.
     """
     layers = len(LAYERS)
     devices = backend.devices[:layers]
-    # Counted from the last layer on, because the first shares are the longer ones.
-    shares = row_ranges(layers, len(devices))
+    # The first of these ranges are the longer ones, so they are counted from the last layer.
+    ranges_from_end = row_ranges(layers, len(devices))
     stages = []
-    for device, share in zip(devices, reversed(shares), strict=True):
-        stages.append((device, slice(layers - share.stop, layers - share.start)))
+    for device, from_end in zip(devices, reversed(ranges_from_end), strict=True):
+        start = layers - from_end.stop
+        stop = layers - from_end.start
+        stages.append((device, slice(start, stop)))
     return stages
 
 
 def _cut(micro_batches: int, backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
-    """Cut the batch; images go to the first device, labels to the last."""
-    (first_device, _), *_, (last_device, _) = _stages(backend)
+    """Cut the batch; load images on the first stage's device, and labels on the last one's."""
+    stages = _stages(backend)
+    first_device, _ = stages[0]
+    last_device, _ = stages[-1]
     cut_images = backend.split_and_load(images, [first_device] * micro_batches)
     cut_labels = backend.split_and_load(labels, [last_device] * micro_batches)
     return list(zip(cut_images, cut_labels, strict=True))
@@ -74,27 +82,29 @@ def _pass_through(
     """Launch all micro-batches forward, then all of them back, then an update on each device."""
     ops = backend.ops
     *stages, last_stage = (forward(ops, LAYERS[layers]) for _, layers in _stages(backend))
-    launch_forward = partial(_launch_forward, backend, stages, placed)
-    turn = _turning(ops, last_stage)
-    inputs, turned = [], []
+    forward_and_back = _forward_and_back(ops, last_stage)
+    inputs_of_micro_batches = []
+    results_of_last_stage = []
     for images, labels in batch:
-        stage_inputs = launch_forward(images)
-        inputs.append(stage_inputs)
-        turned.append(backend.launch(turn, placed[-1], stage_inputs[-1], labels))
-    gradients = [
-        _launch_back(backend, stages, placed, stage_inputs, of_last)
-        for stage_inputs, of_last in zip(inputs, turned, strict=True)
-    ]
+        inputs = _launch_forward(backend, stages, placed, images)
+        inputs_of_micro_batches.append(inputs)
+        result = backend.launch(forward_and_back, placed[-1], inputs[-1], labels)
+        results_of_last_stage.append(result)
+    gradients_of_micro_batches = []
+    for inputs, result in zip(inputs_of_micro_batches, results_of_last_stage, strict=True):
+        gradients_of_micro_batches.append(_launch_back(backend, stages, placed, inputs, result))
 
-    def descend(parameters: Array, *of_micro_batches: Array) -> Array:
-        summed = [reduce(ops.add, same) for same in zip(*of_micro_batches, strict=True)]
+    def descend(parameters: Array, *gradients: Array) -> Array:
+        """Sum the gradients of all micro-batches, parameter by parameter, and update."""
+        by_parameter = zip(*gradients, strict=True)
+        summed = [reduce(ops.add, of_micro_batches) for of_micro_batches in by_parameter]
         return ops.sgd(parameters, tuple(summed), rate)
 
-    by_stage = zip(*gradients, strict=True)
-    return [
-        backend.launch(descend, parameters, *of_stage)
-        for parameters, of_stage in zip(placed, by_stage, strict=True)
-    ]
+    updated = []
+    gradients_by_stage = zip(*gradients_of_micro_batches, strict=True)
+    for parameters, gradients in zip(placed, gradients_by_stage, strict=True):
+        updated.append(backend.launch(descend, parameters, *gradients))
+    return updated
 
 
 def _launch_forward(
@@ -113,24 +123,27 @@ def _launch_back(
     stages: Sequence[Callable[..., Array]],
     placed: Sequence[Array],
     inputs: Sequence[Array],
-    of_last_stage: Array,
+    result_of_last_stage: Array,
 ) -> list[Array]:
-    """Launch a micro-batch back through all stages; return the gradients by their parameters.
+    """Launch a micro-batch back through the stages; return each stage's gradients by parameters.
 
-    Those of the last stage are there, with the gradient by its input.
+    `stages` are all but the last, whose result is there already. A result is (gradients by the
+    stage's parameters, gradient by its input).
     """
-    gradients = [of_last_stage[0]]
-    behind = of_last_stage
+    result = result_of_last_stage
+    gradients = [result[0]]
     for number in reversed(range(len(stages))):
-        upstream = backend.copy_to(behind[1], backend.devices[number])
-        back = _going_back(backend.ops, stages[number], to_images=number == 0)
-        behind = backend.launch(back, placed[number], inputs[number], upstream)
-        gradients.insert(0, behind[0])
+        by_input_of_next_stage = result[1]
+        by_output = backend.copy_to(by_input_of_next_stage, backend.devices[number])
+        is_first = number == 0
+        back = _back(backend.ops, stages[number], to_images=is_first)
+        result = backend.launch(back, placed[number], inputs[number], by_output)
+        gradients.insert(0, result[0])
     return gradients
 
 
-def _turning(ops: Ops, last_stage: Callable[..., Array]) -> Callable[..., Array]:
-    """Make the function of the last stage, which goes forward and back.
+def _forward_and_back(ops: Ops, last_stage: Callable[..., Array]) -> Callable[..., Array]:
+    """Make the function of the last stage, which goes forward to the loss and back.
 
     (parameters, x, labels) -> (gradients by the parameters, gradient by x).
     """
@@ -142,30 +155,36 @@ def _turning(ops: Ops, last_stage: Callable[..., Array]) -> Callable[..., Array]
     differentiate = ops.value_and_grad(loss)
 
     def gradients(leaves: Array, labels: Array) -> Array:
-        return differentiate(leaves, labels)[1]
+        _, gradients = differentiate(leaves, labels)
+        return gradients
 
-    return _also_by_x(gradients)
+    return _by_parameters_and_x(gradients)
 
 
-def _also_by_x(differentiate: Callable[..., Array]) -> Callable[..., Array]:
+def _by_parameters_and_x(gradients_by_leaves: Callable[..., Array]) -> Callable[..., Array]:
     """Make the function (parameters, x, *rest) -> (gradients by the parameters, gradient by x).
 
-    `differentiate` has one argument for both: ((*parameters, x), *rest).
+    `gradients_by_leaves` is the function ((*parameters, x), *rest) -> gradients by all of them.
     """
 
     def back(parameters: Array, x: Array, *rest: Array) -> Array:
-        *gradients, by_x = differentiate((*parameters, x), *rest)
-        return tuple(gradients), by_x
+        *by_parameters, by_x = gradients_by_leaves((*parameters, x), *rest)
+        return tuple(by_parameters), by_x
 
     return back
 
 
-def _going_back(ops: Ops, stage: Callable[..., Array], to_images: bool) -> Callable[..., Array]:
-    """Make the function of another stage, which computes it again and goes back.
+def _back(ops: Ops, stage: Callable[..., Array], to_images: bool) -> Callable[..., Array]:
+    """Make the function of a stage before the last, which computes it again and goes back.
 
-    (parameters, x, upstream) -> (gradients by the parameters, gradient by x).
+    (parameters, x, gradient by the result) -> (gradients by the parameters, gradient by x). With
+    `to_images` the gradient by x is left out: nobody needs it.
     """
-    if to_images:
-        # Nobody needs the gradient by the images.
-        return lambda parameters, x, upstream: (pull_back(ops, stage)(parameters, upstream, x),)
-    return _also_by_x(pull_back(ops, lambda leaves: stage(leaves[:-1], leaves[-1])))
+    if not to_images:
+        return _by_parameters_and_x(pull_back(ops, lambda leaves: stage(leaves[:-1], leaves[-1])))
+    by_parameters = pull_back(ops, stage)
+
+    def back_to_images(parameters: Array, x: Array, by_result: Array) -> Array:
+        return (by_parameters(parameters, by_result, x),)
+
+    return back_to_images

@@ -42,7 +42,7 @@ def change(
     """Return how a step changes the parameters, with statistics taken in the named way."""
     rows = len(x)
     parameters = batch_norm.initial_parameters(seed)
-    return batch_norm.ways(rows)[name].changes(backend, parameters, (x, labels), 1 / rows)
+    return batch_norm.strategies(rows)[name].changes(backend, parameters, (x, labels), 1 / rows)
 
 
 def step_of_one_device(x: np.ndarray, labels: np.ndarray, seed: int = 0) -> list[np.ndarray]:

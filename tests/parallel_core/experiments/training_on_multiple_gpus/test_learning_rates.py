@@ -15,7 +15,7 @@ from parallel_core import MeasurementError, Result, Settings
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import learning_rates as module
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates import (
+from parallel_core.experiments.training_on_multiple_gpus.best_rates import (
     MIN_NOISE,
     find_figures,
     noise_of,
