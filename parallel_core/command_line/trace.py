@@ -143,7 +143,7 @@ def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Conso
     spans = sum(one.spans for one in ranks.values())
     show_sentence(f"{listed(list(sources))}: {spans:,} spans", console, "bold")
     show_ranks(summary, console)
-    why = of_processes(case.unhidden for one in ranks.values() for case in one.figures)
+    why = of_processes(case for one in ranks.values() for case in one.figures)
     show_sentences([row.in_words for row in why], console, bullet="· ")
     whose: dict[str, list[str]] = {}
     for rank, one in ranks.items():

@@ -10,11 +10,10 @@ import numpy as np
 
 from backends.profiling.timeline import HOST_DEVICE, ROLES
 from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
-from parallel_core.trace_analysis.findings.passes import NONE
+from parallel_core.trace_analysis.findings.passes import EARLIEST, NONE
 
 CLOCKS_DIFFER = 10_000
 """Nanoseconds by which an operation may seem to end after the wait for it."""
-EARLIEST = np.iinfo(np.int64).min
 
 
 class HostWaits(NamedTuple):
