@@ -259,17 +259,20 @@ def unhidden(case: CaseSpans) -> tuple[Unhidden, ...]:
     names = case.spans.name_of[found.exposed.places].astype(np.int64)
     kinds = case.spans.kinds[found.exposed.places]
     rows = []
-    for own in groups_of(names * len(KINDS) + kinds):
-        row = _of_kind(case, found, own)
+    for operations in groups_of(names * len(KINDS) + kinds):
+        row = _of_kind(case, found, operations)
         if row is not None:
             rows.append(row)
     return tuple(sorted(rows, key=lambda row: -row.unhidden_seconds))
 
 
-def _of_kind(case: CaseSpans, found: Reasoned, own: np.ndarray) -> Unhidden | None:
-    """Return the reason of one kind, some of whose operations were not hidden, if it needs one."""
+def _of_kind(case: CaseSpans, found: Reasoned, operations: np.ndarray) -> Unhidden | None:
+    """Return the reason of one kind, some of whose operations were not hidden, if it needs one.
+
+    `operations` are the numbers of those among all that were not hidden.
+    """
     spans, exposed = case.spans, found.exposed
-    first = spans[int(exposed.places[own[0]])]
+    first = spans[int(exposed.places[operations[0]])]
     is_of_kind = (spans.kinds == KINDS.index(first.kind)) & (
         spans.name_of == spans.names.index(first.name)
     )
@@ -277,19 +280,21 @@ def _of_kind(case: CaseSpans, found: Reasoned, own: np.ndarray) -> Unhidden | No
     if alone < LITTLE * whole or alone < LEAST_SHARE * case.nanoseconds:
         return None
 
-    times = np.bincount(found.reason_of[own], exposed.exposed[own], len(REASONS))
-    number = int(np.argmax(times))
-    with_reason = own[found.reason_of[own] == number]
+    reason_of = found.reason_of[operations]
+    times = np.bincount(reason_of, exposed.exposed[operations], len(REASONS))
+    longest = int(np.argmax(times))
+    with_reason = operations[reason_of == longest]
     places = exposed.places[with_reason]
-    is_of_reason = np.zeros(len(spans), bool)
-    is_of_reason[places] = True
     begins = [window.start for window in step_windows(case.annotations)]
     steps = np.unique(np.searchsorted(begins, case.since[places], side="right"))
     if len(steps) < RARE * len(begins):
         return None
-    waiting = Counter(exposed.waiting[place] for place in with_reason.tolist())
-    operator = waiting.most_common(1)[0][0]
-    reason = REASONS[number]
+
+    is_of_reason = np.zeros(len(spans), bool)
+    is_of_reason[places] = True
+    waiting = Counter(exposed.waiting[number] for number in with_reason.tolist())
+    operator, _ = waiting.most_common(1)[0]
+    reason = REASONS[longest]
     return Unhidden(
         kind=first.kind,
         name=first.name,
