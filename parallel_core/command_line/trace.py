@@ -146,7 +146,7 @@ def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Conso
     spans = sum(rank.spans for rank in ranks.values())
     show_sentence(f"{listed(list(sources))}: {spans:,} spans", console, "bold")
     show_ranks(summary, console)
-    reasons = of_processes(case.unhidden for rank in ranks.values() for case in rank.figures)
+    reasons = of_processes(case for rank in ranks.values() for case in rank.figures)
     show_sentences([reason.in_words for reason in reasons], console, bullet="· ")
     numbers_by_note: dict[str, list[str]] = {}
     for number, rank in ranks.items():

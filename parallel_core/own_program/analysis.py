@@ -27,7 +27,7 @@ class Analysis:
     figures: Mapping[Path, StepFigures]
     timeline: Timeline
     unhidden: tuple[Unhidden, ...]
-    """The exchanges and copies that were not hidden in some process, by name, and why."""
+    """The exchanges and copies that were not hidden, by name, and why."""
     notes: tuple[str, ...]
     """What a reader must know of the traces."""
 
@@ -69,7 +69,7 @@ def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
         ),
         figures,
         replace(timeline, timed=timed),
-        of_processes(process.unhidden for process in figures.values()),
+        of_processes((case for one in ranks.values() for case in one.figures), taken),
         (*_pauses(figures.values()), *_notes(timelines)),
     )
 

@@ -19,7 +19,7 @@ compute themselves, on a synchronous engine.
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ themselves.
 """
 MAX_PASSES = 10
 """Calls that end after those that they began in are cut; so many in each other are."""
+EARLIEST = np.iinfo(np.int64).min
 
 
 class HostWaits(NamedTuple):
@@ -62,11 +63,11 @@ class HostWaits(NamedTuple):
 
 def linked_waits(calls: HostCalls, operations: Operations) -> HostWaits:
     """Find all waits of the host for operations, and of its threads for each other. O(n log n)."""
-    found = (_waits(calls, operations), _blocking_copies(calls, operations))
-    here, times, there = _between_threads(calls)
-    none = np.full(len(here), NONE)
-    of_threads = HostWaits(here, times, none, none, times, there)
-    return _in_order(*(_for_operations(calls, operations, *one) for one in found), of_threads)
+    waits = _for_operations(calls, operations, *_waits(calls, operations))
+    copies = _for_operations(calls, operations, *_blocking_copies(calls, operations))
+    threads, times, others = _between_threads(calls)
+    none = np.full(len(threads), NONE)
+    return _in_order(waits, copies, HostWaits(threads, times, none, none, times, others))
 
 
 def waits_by_time(
@@ -78,24 +79,23 @@ def waits_by_time(
     waited = np.flatnonzero(case.waits[host])
     awaited = last_ended(operations.starts, operations.ends, calls.ends[waited])
     during = (awaited >= 0) & (operations.ends[awaited] > calls.starts[waited])
-    waited, awaited = waited[during], awaited[during]
-    call = operations.calls
-    begins, ends = np.append(calls.starts, 0)[call], np.append(calls.ends, 0)[call]
-    within = (call >= 0) & (operations.starts >= begins) & (operations.ends <= ends)
-    computed = (
-        np.flatnonzero(within)
-        if within.sum() > SYNCHRONOUS * len(within)
-        else np.array([], np.intp)
-    )
-    own = _for_operations(calls, operations, call[computed], computed)
-    return _in_order(
-        _for_operations(calls, operations, waited, awaited), own._replace(times=own.onward)
-    )
+    waits = _for_operations(calls, operations, waited[during], awaited[during])
+
+    # What begins and ends within the call that launched it was perhaps computed by that call.
+    launched_by = operations.calls
+    begins, ends = (np.append(times, 0)[launched_by] for times in (calls.starts, calls.ends))
+    is_within = (launched_by >= 0) & (operations.starts >= begins) & (operations.ends <= ends)
+    computed = np.array([], np.intp)
+    if is_within.sum() > SYNCHRONOUS * len(is_within):
+        computed = np.flatnonzero(is_within)
+    by_calls = _for_operations(calls, operations, launched_by[computed], computed)
+    return _in_order(waits, by_calls._replace(times=by_calls.onward))
 
 
 def _for_operations(
     calls: HostCalls, operations: Operations, waited: np.ndarray, awaited: np.ndarray
 ) -> HostWaits:
+    """Return the waits of some calls, each for an operation, until the calls' ends."""
     until = calls.ends[waited]
     ended = np.minimum(operations.ends[awaited], until)
     return HostWaits(
@@ -103,10 +103,11 @@ def _for_operations(
     )
 
 
-def _in_order(*found: HostWaits) -> HostWaits:
-    columns = [np.concatenate(column) for column in zip(*found, strict=True)]
-    order = np.lexsort((columns[1], columns[0]))
-    return HostWaits(*(column[order] for column in columns))
+def _in_order(*waits: HostWaits) -> HostWaits:
+    """Put all waits into one, thread by thread, in the order of time."""
+    joined = HostWaits(*(np.concatenate(column) for column in zip(*waits, strict=True)))
+    order = np.lexsort((joined.times, joined.threads))
+    return HostWaits(*(column[order] for column in joined))
 
 
 def _waits(calls: HostCalls, operations: Operations) -> tuple[np.ndarray, np.ndarray]:
@@ -133,13 +134,14 @@ def _waits(calls: HostCalls, operations: Operations) -> tuple[np.ndarray, np.nda
     asked = _Waits(until, calls.starts[waits], calls.ends[waits])
     best = np.full(len(waits), NONE)
     # The queue that is known, or that the thread launched on last, outdoes all others.
-    for own in groups_of(preferred):
-        if preferred[own[0]] != NONE:
-            last = operations.queues[preferred[own[0]]].last_before(until[own])
-            waited = asked.of(own).may_be_for(operations, last)
-            best[own[waited]] = last[waited]
-    for device, some in others.items():
-        still = np.array([wait for wait in some if best[wait] == NONE], np.intp)
+    for alike in groups_of(preferred):
+        number = preferred[alike[0]]
+        if number != NONE:
+            last = operations.queues[number].last_before(until[alike])
+            waited = asked.of(alike).may_be_for(operations, last)
+            best[alike[waited]] = last[waited]
+    for device, undecided in others.items():
+        still = np.array([wait for wait in undecided if best[wait] == NONE], np.intp)
         queues = [queue for queue in operations.queues if device in (ANY_DEVICE, queue.name[0])]
         best[still] = _ended_last(operations, queues, asked.of(still))
     return waits[best >= 0], best[best >= 0]
@@ -221,26 +223,26 @@ def _launched_on_last(calls: HostCalls, operations: Operations, waits: np.ndarra
     threads = calls.queue_of[operations.calls[launches]]
     order = np.lexsort((operations.launched[launches], threads))
     launches, threads = launches[order], threads[order]
-    launches_of = {int(threads[own[0]]): launches[own] for own in groups_of(threads)}
-    found = np.full(len(waits), NONE)
+    launches_of = {int(threads[group[0]]): launches[group] for group in groups_of(threads)}
+    last_queue = np.full(len(waits), NONE)
     of_queue = np.flatnonzero(calls.roles[waits] != ROLES.index("wait for a device"))
     for group in groups_of(calls.queue_of[waits[of_queue]]):
         asking = of_queue[group]
-        own = launches_of.get(int(calls.queue_of[waits[asking[0]]]))
-        if own is not None:
-            reached = np.searchsorted(operations.launched[own], calls.starts[waits[asking]]) - 1
-            found[asking] = np.where(reached >= 0, queue_of[own[reached]], NONE)
-    return found
+        of_thread = launches_of.get(int(calls.queue_of[waits[asking[0]]]))
+        if of_thread is not None:
+            launched = operations.launched[of_thread]
+            reached = np.searchsorted(launched, calls.starts[waits[asking]]) - 1
+            last_queue[asking] = np.where(reached >= 0, queue_of[of_thread[reached]], NONE)
+    return last_queue
 
 
 def _blocking_copies(calls: HostCalls, operations: Operations) -> tuple[np.ndarray, np.ndarray]:
-    own = np.flatnonzero(operations.calls >= 0)
-    own = own[calls.roles[operations.calls[own]] == ROLES.index("copy")]
-    call = operations.calls[own]
-    blocked = (operations.ends[own] > calls.starts[call]) & (
-        operations.ends[own] <= calls.ends[call]
-    )
-    return call[blocked], own[blocked]
+    """Return the calls that copied until the copy was over, and the copies."""
+    launched = np.flatnonzero(operations.calls >= 0)
+    copies = launched[calls.roles[operations.calls[launched]] == ROLES.index("copy")]
+    call, ends = operations.calls[copies], operations.ends[copies]
+    blocked = (calls.starts[call] < ends) & (ends <= calls.ends[call])
+    return call[blocked], copies[blocked]
 
 
 def _between_threads(calls: HostCalls) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -249,33 +251,42 @@ def _between_threads(calls: HostCalls) -> tuple[np.ndarray, np.ndarray, np.ndarr
     operators = calls.roles == ROLES.index("operator")
     autograd = set(np.unique(calls.queue_of[operators & of_autograd[calls.name_of]]).tolist())
     others = set(np.unique(calls.queue_of[operators]).tolist()) - autograd
-    found = [np.zeros((0, 3), np.int64)]
-    busy = _busy(calls) if autograd and others else {}
-    for side, opposite in ((autograd, others), (others, autograd)) if busy else ():
-        thread_of = np.concatenate([np.full(len(busy[one]), one) for one in opposite])
-        ended = np.concatenate([busy[one][:, 1] for one in opposite])
-        order = np.argsort(ended, kind="stable")
-        thread_of, ended = thread_of[order], ended[order]
-        for thread in side:
-            idle_from = np.concatenate(([np.iinfo(np.int64).min], busy[thread][:-1, 1]))
-            idle_until = busy[thread][:, 0]
-            last = np.searchsorted(ended, idle_until, side="right") - 1
-            last = last[(last >= 0) & (ended[last] > idle_from)]
-            found.append(
-                np.stack((np.full(len(last), thread), ended[last], thread_of[last]), axis=1)
-            )
-    here, times, there = np.concatenate(found).T
-    return here, times, there
+    columns = [np.zeros((0, 3), np.int64)]
+    if autograd and others:
+        busy = _busy(calls)
+        columns += _handovers(busy, autograd, others)
+        columns += _handovers(busy, others, autograd)
+    threads, times, continued = np.concatenate(columns).T
+    return threads, times, continued
+
+
+def _handovers(
+    busy: Mapping[int, np.ndarray], waiting: Set[int], working: Set[int]
+) -> Iterator[np.ndarray]:
+    """Yield for each waiting thread where it goes on with a working one: (n, 3).
+
+    A row has the waiting thread, the time at which the other one ended a call, and the other one.
+    """
+    worker_of = np.concatenate([np.full(len(busy[thread]), thread) for thread in working])
+    ended = np.concatenate([busy[thread][:, 1] for thread in working])
+    order = np.argsort(ended, kind="stable")
+    worker_of, ended = worker_of[order], ended[order]
+    for thread in waiting:
+        idle_from = np.concatenate(([EARLIEST], busy[thread][:-1, 1]))
+        idle_until = busy[thread][:, 0]
+        last = np.searchsorted(ended, idle_until, side="right") - 1
+        last = last[(last >= 0) & (ended[last] > idle_from)]
+        yield np.stack((np.full(len(last), thread), ended[last], worker_of[last]), axis=1)
 
 
 def _busy(calls: HostCalls) -> Mapping[int, np.ndarray]:
-    """Return by threads when they were in a call."""
+    """Return by threads when they were in a call, as interval sets."""
     places = np.flatnonzero(calls.roles != ROLES.index("annotation"))
     busy = {}
     for group in groups_of(calls.queue_of[places]):
-        own = places[group]
-        times = np.stack((calls.starts[own], calls.ends[own]), axis=1)
-        busy[int(calls.queue_of[own[0]])] = union(times)
+        of_thread = places[group]
+        times = np.stack((calls.starts[of_thread], calls.ends[of_thread]), axis=1)
+        busy[int(calls.queue_of[of_thread[0]])] = union(times)
     return busy
 
 

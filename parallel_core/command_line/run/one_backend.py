@@ -65,7 +65,7 @@ def run_on_one_backend(
         if measured is not None:
             measured.append(Measured(result, began, monotonic()))
     else:
-        if rendezvous.rank > 0:
+        if rendezvous.rank:
             # The first rank writes the files.
             values = {**values, "json_path": None, "plot_path": None}
         _check_files(values)

@@ -13,24 +13,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parallel_core.trace_analysis.case_spans import CaseSpans, gaps, groups_of
+from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
+from parallel_core.trace_analysis.findings.communication import (
+    Communication,
+    Stretches,
+    stretches_of,
+)
 from parallel_core.trace_analysis.findings.passes import (
+    EARLIEST,
     KEEPING,
+    LATEST,
     NONE,
     backward_passes,
-    covered_before,
     passes_of_exchanges,
 )
+from parallel_core.trace_analysis.findings.slowing import slowed
 from parallel_core.trace_analysis.findings.waits import (
-    EARLIEST,
+    HostWaits,
     call_that_waited,
     host_waits,
     launched_behind_a_wait,
     names_of_waiting,
 )
-from parallel_core.trace_analysis.interference import ALONE, BESIDE
-from parallel_core.trace_analysis.parts import exchanges_by_device, masks_of
-from parallel_core.trace_analysis.steps.figures import step_windows
 
 PAGEABLE = re.compile(r"Pageable")
 """In the names of CUDA's copies if the host's memory is not page-locked: then the call blocks."""
@@ -44,11 +48,6 @@ MOSTLY = 0.5
 SHORTLY = 0.5
 SOON = 1_000_000
 """Nanoseconds: a thread that has waited may have to wait for a core, too, before it goes on."""
-SLOWED = 1.3
-"""What takes so many times as long beside computation as without is slowed down by it."""
-FEWEST = 2
-"""So many steps in which an operation runs beside computation, and in which it does not."""
-LATEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +87,7 @@ class Exposure:
     """What waited for each, by name; empty where nothing is known to."""
 
 
-class _Beside(NamedTuple):
+class _Neighbours(NamedTuple):
     """The computation on an operation's device; an entry for each operation in all arrays."""
 
     following: np.ndarray
@@ -101,194 +100,181 @@ class _Beside(NamedTuple):
     """When the last computation began that its pass launched, or EARLIEST."""
 
 
-class Beside(NamedTuple):
-    """Exchanges of one device, or all copies, and what may hide them."""
+class _Waiting(NamedTuple):
+    """What waited for an operation's end; an entry for each operation in all arrays."""
 
-    places: np.ndarray
-    """In the case's spans."""
-    free: np.ndarray
-    """When nothing was computed that hides them, as an interval set."""
-
-
-def communication(case: CaseSpans) -> list[Beside]:
-    """Return a case's exchanges, device by device, and its copies."""
-    masks = masks_of(case)
-    groups = [
-        Beside(device.places, gaps(device.computing, case.start, case.end))
-        for device in exchanges_by_device(case)
-    ]
-    if masks.copying.any():
-        computing = case.covered(masks.computing)
-        copies = np.flatnonzero(masks.copying)
-        groups.append(Beside(copies, gaps(computing, case.start, case.end)))
-    return groups
+    by_queue: np.ndarray
+    """Whether a queue waited, or on a CPU the thread that computes."""
+    call: np.ndarray
+    """The place of the host's call that waited, or NONE."""
 
 
-def exposure(case: CaseSpans, groups: Sequence[Beside]) -> Exposure | None:
+def exposure(case: CaseSpans, groups: Sequence[Communication]) -> Exposure | None:
     """Return what is known of those of a case's exchanges and copies that were not hidden.
 
     `groups` are what `communication` returns. None if all were hidden.
     """
-    stretches = [_longest_exposures(case, beside) for beside in groups]
-    if not stretches:
+    all_stretches = stretches_of(case, groups)
+    is_exposed = all_stretches.exposed > 0
+    if not is_exposed.any():
         return None
-    columns = [np.concatenate(column) for column in zip(*stretches, strict=True)]
-    order = np.argsort(columns[0], kind="stable")
-    places, exposed, alone_from, alone_until = (column[order] for column in columns)
-    if not np.any(exposed > 0):
-        return None
-    is_slowed = _slowed(case, places, exposed)
-    some = exposed > 0
-    places, exposed, alone_from, alone_until, is_slowed = (
-        column[some] for column in (places, exposed, alone_from, alone_until, is_slowed)
-    )
-    spans, launched = case.spans, case.since[places]
-    starts, ends = spans.starts[places], spans.ends[places]
+    is_slowed = slowed(case, groups, all_stretches.places, all_stretches.exposed)[is_exposed]
+    stretches = all_stretches.of(is_exposed)
+    places, alone_from = stretches.places, stretches.alone_from
+    launched, lengths = case.since[places], case.lengths[places]
+
     passes = backward_passes(case)
     pass_of = passes_of_exchanges(case, passes, places)
     of_gradients = pass_of != NONE
+    # The last entry is for operations that belong to no pass.
     pass_end = np.append(passes.ends, EARLIEST)[pass_of]
-    after_pass = of_gradients & (launched > np.append(passes.last_starts, LATEST)[pass_of])
-    beside = _computation_beside(case, places, alone_from, pass_end)
+    last_start = np.append(passes.last_starts, LATEST)[pass_of]
+    update = np.append(passes.updates, NONE)[pass_of]
+    after_pass = of_gradients & (launched > last_start)
 
-    has_next = beside.following != NONE
-    next_start = np.where(has_next, spans.starts[beside.following], LATEST)
-    next_launch = np.where(has_next, case.since[beside.following], LATEST)
-    is_after = has_next & (next_start >= ends)
-    queue_waited = is_after & case.linked[beside.following] & (next_launch <= alone_from)
+    neighbours = _neighbours(case, places, alone_from, pass_end)
+    has_next = neighbours.following != NONE
+    next_launch = np.where(has_next, case.since[neighbours.following], LATEST)
     waits = host_waits(case)
-    if waits is None:
-        soon = np.maximum((alone_until - alone_from) * SHORTLY, SOON)
-        queue_waited |= is_after & (next_launch >= ends) & (next_launch - ends <= soon)
-        call = np.full(len(places), NONE)
-    else:
-        call = call_that_waited(waits, launched, ends)
-    waited_for = queue_waited | (call != NONE)
+    waiting = _waiting(case, stretches, neighbours.following, waits)
+    waited_for = waiting.by_queue | (waiting.call != NONE)
+    computation_waiting = np.where(waiting.by_queue, neighbours.following, NONE)
     return Exposure(
         places=places,
-        exposed=exposed,
+        exposed=stretches.exposed,
         is_copy=case.of_kind("copy")[places],
         is_pageable=_named(case, PAGEABLE)[places],
         in_buckets=np.full(len(places), _has_buckets(case)),
-        on_computing_queue=_computing_queues(case)[spans.queue_of[places]],
-        in_every_micro_batch=_have_others(pass_of, np.append(passes.updates, NONE)[pass_of]),
+        on_computing_queue=_computing_queues(case)[case.spans.queue_of[places]],
+        in_every_micro_batch=_have_others(pass_of, update),
         after_pass=after_pass,
-        most_after_pass=after_pass & _mostly(after_pass, pass_of, ends - starts),
-        pass_is_over=of_gradients & (alone_from >= beside.last_of_pass),
-        after_wait=launched_behind_a_wait(waits, launched, beside.drained),
+        most_after_pass=after_pass & _mostly(after_pass, pass_of, lengths),
+        pass_is_over=of_gradients & (alone_from >= neighbours.last_of_pass),
+        after_wait=launched_behind_a_wait(waits, launched, neighbours.drained),
         is_slowed=is_slowed,
-        had_something=beside.given >= SOMETHING * (ends - starts),
+        had_something=neighbours.given >= SOMETHING * lengths,
         waited_for=waited_for,
         is_last=~has_next,
         host_is_behind=has_next & ~waited_for & (next_launch > alone_from),
-        waiting=names_of_waiting(case, np.where(queue_waited, beside.following, NONE), call),
+        waiting=names_of_waiting(case, computation_waiting, waiting.call),
     )
 
 
-def _slowed(case: CaseSpans, places: np.ndarray, exposed: np.ndarray) -> np.ndarray:
-    """Return which operations ran beside computation, and took longer than in steps without it.
+def _waiting(
+    case: CaseSpans, stretches: Stretches, following: np.ndarray, waits: HostWaits | None
+) -> _Waiting:
+    """Return what waited for operations, behind which some computation follows, or NONE.
 
-    A trace has no sizes: compared is only what comes in the same place of each step.
+    `waits` are the host's calls, which a trace of a CPU does not have.
     """
-    lengths = case.lengths[places]
-    windows = step_windows(case.annotations)
-    if not windows:
-        return np.zeros(len(places), bool)
-    step = np.searchsorted([window.start for window in windows], case.since[places], side="right")
-    names = case.spans.name_of[places]
-    order = np.lexsort((case.spans.starts[places], step, names))
-    is_first = np.diff(names[order], prepend=-1) | np.diff(step[order], prepend=-1)
-    first = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order)) - first
-
-    alone = exposed >= (1 - ALONE) * lengths
-    beside = exposed <= (1 - BESIDE) * lengths
-    slowed = np.zeros(len(places), bool)
-    for same in groups_of(names * (len(order) + 1) + position):
-        slow, free = same[beside[same]], same[alone[same]]
-        if min(len(slow), len(free)) >= FEWEST:
-            slowed[slow] = np.median(lengths[slow]) >= SLOWED * np.median(lengths[free])
-    return slowed
+    launched, ends = case.since[stretches.places], case.spans.ends[stretches.places]
+    has_next = following != NONE
+    next_launch = np.where(has_next, case.since[following], LATEST)
+    is_after = has_next & (case.spans.starts[following] >= ends)
+    was_launched = case.linked[following] & (next_launch <= stretches.alone_from)
+    by_queue = is_after & was_launched
+    if waits is not None:
+        return _Waiting(by_queue, call_that_waited(waits, launched, ends))
+    goes_on = np.flatnonzero(is_after & (next_launch >= ends))
+    by_queue[goes_on] |= _thread_waited(
+        case.spans.name_of[stretches.places[goes_on]],
+        (stretches.alone_until - stretches.alone_from)[goes_on],
+        (next_launch - ends)[goes_on],
+    )
+    return _Waiting(by_queue, np.full(len(launched), NONE))
 
 
-def _longest_exposures(case: CaseSpans, beside: Beside) -> tuple[np.ndarray, ...]:
-    """Return places, how long each operation was not hidden, and its longest stretch of that.
+def _thread_waited(names: np.ndarray, stretches: np.ndarray, pauses: np.ndarray) -> np.ndarray:
+    """Return for which operations a CPU's thread waited that goes on some time after their end.
 
-    Operations that took no time are left out. A hidden one has an empty stretch.
+    After a wait it goes on at once, or when it gets a core. If it did something else meanwhile, it
+    goes on whenever that is done, soon only by chance: hardly after a quarter of a kind. `names`
+    are numbers of kinds, `stretches` how long each operation ran beside no computation, and
+    `pauses` how long after its end the thread goes on, in nanoseconds.
     """
-    starts, ends = case.spans.starts[beside.places], case.spans.ends[beside.places]
-    lasted = ends > starts
-    places, starts, ends = beside.places[lasted], starts[lasted], ends[lasted]
-    exposed = covered_before(beside.free, ends) - covered_before(beside.free, starts)
-    alone_from, alone_until = starts.copy(), starts.copy()
-    alone = np.flatnonzero(exposed > 0)
-    alone_from[alone], alone_until[alone] = _longest_within(beside.free, starts[alone], ends[alone])
-    return places, exposed, alone_from, alone_until
+    waited = np.zeros(len(names), bool)
+    for kind in groups_of(names):
+        quarter = np.sort(pauses[kind])[len(kind) // 4]
+        if quarter <= SOON:
+            waited[kind] = pauses[kind] <= np.maximum(stretches[kind] * SHORTLY, SOON)
+    return waited
 
 
-def _longest_within(
-    free: np.ndarray, starts: np.ndarray, ends: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the longest part of an interval set that lies within each time from start to end."""
-    first = np.searchsorted(free[:, 1], starts, side="right")
-    last = np.searchsorted(free[:, 0], ends)
-    counts = last - first
-    operation = np.repeat(np.arange(len(starts)), counts)
-    within = np.arange(len(operation)) - np.repeat(np.cumsum(counts) - counts, counts)
-    part = free[first[operation] + within]
-    begins = np.maximum(part[:, 0], starts[operation])
-    stops = np.minimum(part[:, 1], ends[operation])
-    # The longest part of each operation stands first.
-    order = np.lexsort((begins - stops, operation))
-    longest = order[np.cumsum(counts) - counts]
-    return begins[longest], stops[longest]
-
-
-def _computation_beside(
+def _neighbours(
     case: CaseSpans, places: np.ndarray, alone_from: np.ndarray, pass_end: np.ndarray
-) -> _Beside:
-    spans, since = case.spans, case.since
-    transfers = case.of_kind("exchange", "copy")
-    keeps = np.array([name.startswith(KEEPING) for name in spans.operators], bool)
-    lengths = case.lengths
-    computes = case.operations & ~transfers & ~keeps[spans.operator_of] & (lengths > 0)
-    all_work = np.flatnonzero(computes)
-    count = len(places)
-    beside = _Beside(
-        np.full(count, NONE), np.zeros(count, np.int64), *np.full((2, count), EARLIEST)
+) -> _Neighbours:
+    """Return the computation that may hide each operation, or follows it.
+
+    `alone_from` says when each operation's longest stretch beside no computation begins, and
+    `pass_end` when its backward pass ended, or EARLIEST.
+    """
+    count, device_of = len(places), case.device_of
+    neighbours = _Neighbours(
+        following=np.full(count, NONE),
+        given=np.zeros(count, np.int64),
+        drained=np.full(count, EARLIEST),
+        last_of_pass=np.full(count, EARLIEST),
     )
-    device_of = case.device_of
+    all_work = np.flatnonzero(_may_hide(case))
     work_of_device = {
-        int(device_of[all_work[own[0]]]): all_work[own] for own in groups_of(device_of[all_work])
+        int(device_of[all_work[group[0]]]): all_work[group]
+        for group in groups_of(device_of[all_work])
     }
-    for own in groups_of(device_of[places]):
+    for on_device in groups_of(device_of[places]):
         # Of a program that computes on a GPU, gloo exchanges on the CPU.
-        work = work_of_device.get(int(device_of[places[own[0]]]), all_work)
+        work = work_of_device.get(int(device_of[places[on_device[0]]]), all_work)
         if len(work) == 0:
             continue
-        next_place = np.searchsorted(spans.starts[work], alone_from[own])
-        following = np.append(work, NONE)[next_place]
-        next_launch = np.where(following != NONE, since[following], LATEST)
+        of_device = _on_device(
+            case, work, case.since[places[on_device]], alone_from[on_device], pass_end[on_device]
+        )
+        for column, values in zip(neighbours, of_device, strict=True):
+            column[on_device] = values
+    return neighbours
 
-        work = work[np.argsort(since[work], kind="stable")]
-        launches = since[work]
-        time_before = np.concatenate(([0], np.cumsum(lengths[work])))
-        latest_start = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.starts[work])))
-        latest_end = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.ends[work])))
-        launched = since[places[own]]
-        behind = np.searchsorted(launches, launched, side="right")
-        until_next = np.searchsorted(launches, next_launch)
-        beside.following[own] = following
-        beside.given[own] = time_before[until_next] - time_before[behind]
-        beside.drained[own] = latest_end[np.searchsorted(launches, launched)]
-        beside.last_of_pass[own] = latest_start[
-            np.searchsorted(launches, pass_end[own], side="right")
-        ]
-    return beside
+
+def _may_hide(case: CaseSpans) -> np.ndarray:
+    """Return the mask of the computation that takes time; to keep a gradient hides nothing."""
+    keeps = np.array([name.startswith(KEEPING) for name in case.spans.operators], bool)
+    transfers = case.of_kind("exchange", "copy")
+    is_kept = keeps[case.spans.operator_of]
+    return case.operations & ~transfers & ~is_kept & (case.lengths > 0)
+
+
+def _on_device(
+    case: CaseSpans,
+    work: np.ndarray,
+    launched: np.ndarray,
+    alone_from: np.ndarray,
+    pass_end: np.ndarray,
+) -> _Neighbours:
+    """Return the same of operations on one device, launched at some times.
+
+    `work` are the places of the computation there, in the order of their start.
+    """
+    spans = case.spans
+    next_place = np.searchsorted(spans.starts[work], alone_from)
+    following = np.append(work, NONE)[next_place]
+    next_launch = np.where(following != NONE, case.since[following], LATEST)
+
+    # What follows is asked in the order of launches: how much was launched until some time.
+    work = work[np.argsort(case.since[work], kind="stable")]
+    launches = case.since[work]
+    time_before = np.concatenate(([0], np.cumsum(case.lengths[work])))
+    latest_start = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.starts[work])))
+    latest_end = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.ends[work])))
+    until_next = np.searchsorted(launches, next_launch)
+    until_launch = np.searchsorted(launches, launched, side="right")
+    return _Neighbours(
+        following,
+        given=time_before[until_next] - time_before[until_launch],
+        drained=latest_end[np.searchsorted(launches, launched)],
+        last_of_pass=latest_start[np.searchsorted(launches, pass_end, side="right")],
+    )
 
 
 def _has_buckets(case: CaseSpans) -> bool:
+    """Return whether DistributedDataParallel runs the program's forward passes."""
     return any(mark.name.startswith(IN_BUCKETS) for mark in case.annotations)
 
 
@@ -321,6 +307,7 @@ def _mostly(mask: np.ndarray, group_of: np.ndarray, lengths: np.ndarray) -> np.n
 
 
 def _named(case: CaseSpans, pattern: re.Pattern[str]) -> np.ndarray:
+    """Return the mask of the spans whose operator's name holds a pattern."""
     names = case.spans.operators
     return np.array([pattern.search(name) is not None for name in names], bool)[
         case.spans.operator_of

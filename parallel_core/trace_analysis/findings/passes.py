@@ -7,6 +7,7 @@ gradients, whether its operators launched them or the program did right behind t
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,7 @@ BEHIND_A_PASS = 0.25
 SHORT = 10_000
 """Nanoseconds: what takes less is no layer's, and may only look at data in another way."""
 NONE = -1
+EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,34 +55,56 @@ class Passes:
         return np.where(times < self.limits[numbers], numbers, NONE)
 
 
+class _Operators(NamedTuple):
+    """The operators of all backward passes, in the order of their start, in nanoseconds."""
+
+    starts: np.ndarray
+    latest_ends: np.ndarray
+    """The latest end so far: of each operator and all before it."""
+    computes: np.ndarray
+    """Whether it does not only keep a gradient."""
+
+
 def backward_passes(case: CaseSpans) -> Passes:
     """Find the backward passes of a case; there are none if no operator is known as one of them."""
-    spans = case.spans
     backward = np.flatnonzero(_named(case, BACKWARD))
     if len(backward) == 0:
         return Passes(*np.zeros((5, 0), np.int64))
-    starts, ends = spans.starts[backward], spans.ends[backward]
-    latest_end = np.maximum.accumulate(ends)
-    updates = _outside(_begun(case, OPTIMIZER), starts, latest_end)
-    steps = [window.start for window in step_windows(case.annotations)]
-    losses = spans.starts[_named(case, GRADIENT_OF_LOSS)]
-    boundaries = np.unique(np.concatenate((updates, steps, losses)).astype(np.int64))
-    part_of = np.searchsorted(boundaries, starts, side="right")
-    firsts = np.flatnonzero(np.diff(part_of, prepend=-1))
-    lasts = np.append(firsts[1:], len(backward)) - 1
-    computing = ~_named(case, KEEPING)[backward]
+    operators = _Operators(
+        case.spans.starts[backward],
+        np.maximum.accumulate(case.spans.ends[backward]),
+        ~_named(case, KEEPING)[backward],
+    )
+    updates = _outside(_begun(case, OPTIMIZER), operators)
+    steps = np.array([window.start for window in step_windows(case.annotations)], np.int64)
+    losses = case.spans.starts[_named(case, GRADIENT_OF_LOSS)]
+    return _divided(
+        operators,
+        boundaries=np.unique(np.concatenate((updates, steps, losses))),
+        updates=updates if len(updates) else steps,
+    )
+
+
+def _divided(operators: _Operators, boundaries: np.ndarray, updates: np.ndarray) -> Passes:
+    """Return the passes between boundaries, times in order; `updates` are when weights change.
+
+    Without updates each pass may be for one of its own.
+    """
+    count = len(operators.starts)
+    boundaries_before = np.searchsorted(boundaries, operators.starts, side="right")
+    firsts = np.flatnonzero(np.diff(boundaries_before, prepend=-1))
+    lasts = np.append(firsts[1:], count) - 1
+    starts = operators.starts[firsts]
+    last_computing = np.maximum.accumulate(np.where(operators.computes, np.arange(count), 0))
     # Of a pass that only keeps gradients the first operator stands for the last one.
-    last_computing = np.maximum.accumulate(np.where(computing, np.arange(len(backward)), 0))
-    limits = np.append(boundaries, np.iinfo(np.int64).max)[part_of[firsts]]
-    counted = updates if len(updates) else np.array(steps, np.int64)
-    numbers = np.searchsorted(counted, starts[firsts], side="right")
+    last_operators = np.maximum(last_computing[lasts], firsts)
+    numbers = np.searchsorted(updates, starts, side="right")
     return Passes(
-        starts[firsts],
-        starts[np.maximum(last_computing[lasts], firsts)],
-        latest_end[lasts],
-        limits,
-        # Without updates or steps each pass may be for one of its own.
-        numbers if len(counted) else np.arange(len(firsts)),
+        starts,
+        last_starts=operators.starts[last_operators],
+        ends=operators.latest_ends[lasts],
+        limits=np.append(boundaries, LATEST)[boundaries_before[firsts]],
+        updates=numbers if len(updates) else np.arange(len(firsts)),
     )
 
 
@@ -100,9 +124,10 @@ def passes_of_exchanges(case: CaseSpans, passes: Passes, places: np.ndarray) -> 
 
 
 def _inside_a_layer(case: CaseSpans, times: np.ndarray) -> np.ndarray:
+    """Return at which times a layer's operator of a backward pass runs."""
     layers = np.flatnonzero(_named(case, BACKWARD) & ~_named(case, KEEPING))
     before = np.searchsorted(case.spans.starts[layers], times, side="right") - 1
-    ends = np.append(case.spans.ends[layers], np.iinfo(np.int64).min)
+    ends = np.append(case.spans.ends[layers], EARLIEST)
     return ends[before] > times
 
 
@@ -116,36 +141,29 @@ def exchanges_named(exchanges: Spans, pattern: re.Pattern[str]) -> np.ndarray:
 def _far_behind(
     case: CaseSpans, passes: Passes, numbers: np.ndarray, times: np.ndarray
 ) -> np.ndarray:
-    """Return whether a forward pass, or as much, lies between the end of its pass and each time."""
+    """Return whether a forward pass, or as much, lies between the end of its pass and each time.
+
+    `numbers` are those of the passes to which the times belong, or NONE.
+    """
     computing = np.flatnonzero(case.of_kind("compute"))
     computing = computing[np.argsort(case.since[computing], kind="stable")]
     launches, lengths = case.since[computing], case.lengths[computing]
     time_before = np.concatenate(([0], np.cumsum(lengths)))
     count_before = np.concatenate(([0], np.cumsum(lengths >= SHORT)))
-    inside = np.flatnonzero(numbers != NONE)
-    own = numbers[inside]
-    moments = passes.starts[own], passes.ends[own], times[inside]
-    begun, ended, asked = (np.searchsorted(launches, moment) for moment in moments)
-    far = np.ones(len(inside), bool)
+
+    belonging = np.flatnonzero(numbers != NONE)
+    own_pass = numbers[belonging]
+    begun = np.searchsorted(launches, passes.starts[own_pass])
+    ended = np.searchsorted(launches, passes.ends[own_pass])
+    asked = np.searchsorted(launches, times[belonging])
     # A forward pass has many operations and takes time; to join gradients takes time with few.
+    is_far = np.zeros(len(times), bool)
+    is_far[belonging] = True
     for before in (time_before, count_before):
         of_pass = before[ended] - before[begun]
-        far &= before[asked] - before[ended] > BEHIND_A_PASS * of_pass
-    is_far = np.zeros(len(times), bool)
-    is_far[inside] = far
+        behind_pass = before[asked] - before[ended]
+        is_far[belonging] &= behind_pass > BEHIND_A_PASS * of_pass
     return is_far
-
-
-def covered_before(intervals: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return how much of an interval set lies before each time, in nanoseconds."""
-    if len(intervals) == 0:
-        return np.zeros(len(times), np.int64)
-    lengths = intervals[:, 1] - intervals[:, 0]
-    before = np.concatenate(([0], np.cumsum(lengths)))
-    begun = np.searchsorted(intervals[:, 0], times, side="right")
-    last = np.maximum(begun - 1, 0)
-    unfinished = np.where(begun > 0, np.maximum(intervals[last, 1] - times, 0), 0)
-    return before[begun] - unfinished
 
 
 def _named(case: CaseSpans, beginning: str) -> np.ndarray:
@@ -160,8 +178,8 @@ def _begun(case: CaseSpans, beginning: str) -> np.ndarray:
     return np.array(sorted(marked), np.int64)
 
 
-def _outside(times: np.ndarray, starts: np.ndarray, latest_end: np.ndarray) -> np.ndarray:
+def _outside(times: np.ndarray, operators: _Operators) -> np.ndarray:
     """Return the times at which no operator of a backward pass runs: some optimizers step in it."""
-    before = np.searchsorted(starts, times, side="right") - 1
-    ends = np.append(latest_end, np.iinfo(np.int64).min)
+    before = np.searchsorted(operators.starts, times, side="right") - 1
+    ends = np.append(operators.latest_ends, EARLIEST)
     return times[ends[before] <= times]

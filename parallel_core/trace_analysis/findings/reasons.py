@@ -8,8 +8,7 @@ hidden but for little, or takes little time beside no computation, has none.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,12 +21,9 @@ from parallel_core.trace_analysis.case_spans import (
     intersection,
     total_length,
 )
-from parallel_core.trace_analysis.findings.exposure import (
-    Beside,
-    Exposure,
-    communication,
-    exposure,
-)
+from parallel_core.trace_analysis.devices import OperationFigures
+from parallel_core.trace_analysis.findings.communication import Communication, communication
+from parallel_core.trace_analysis.findings.exposure import Exposure, exposure
 from parallel_core.trace_analysis.steps.figures import step_windows
 
 LEAST_SHARE = 0.01
@@ -176,20 +172,59 @@ class Unhidden:
         return f"{whole}: {self.sentence}. {self.remedy}".rstrip()
 
 
-def of_processes(rows_of_each: Iterable[Sequence[Unhidden]]) -> tuple[Unhidden, ...]:
-    """Return for each kind the reason of most of the time in all processes, by one that has it."""
-    by_kind: dict[tuple[str, str], list[Unhidden]] = defaultdict(list)
-    for row in chain.from_iterable(rows_of_each):
-        by_kind[row.kind, row.name].append(row)
-    shown = []
-    for rows in by_kind.values():
-        times: dict[str, float] = defaultdict(float)
-        for row in rows:
-            times[row.code] += row.unhidden_seconds
-        code = max(times, key=times.__getitem__)
-        with_code = [row for row in rows if row.code == code]
-        shown.append(max(with_code, key=lambda row: row.unhidden_seconds))
-    return tuple(sorted(shown, key=lambda row: -row.unhidden_seconds))
+class Process(Protocol):
+    """What is known of one process of several."""
+
+    @property
+    def unhidden(self) -> Sequence[Unhidden]:
+        """The kinds of exchange and copy that it did not hide."""
+
+    @property
+    def operations(self) -> Sequence[OperationFigures]:
+        """All kinds of operation."""
+
+
+def of_processes(processes: Iterable[Process], taken: float = 0.0) -> tuple[Unhidden, ...]:
+    """Return the kinds of exchange and copy that a job did not hide, and why.
+
+    An exchange takes longest in the process that comes first, which waits for the others: what the
+    one says stands in whose trace it is shortest. Of copies the reason of most of the time counts.
+    While other work took a share `taken` of the cores' time, as much of a kind may have been
+    hidden without it: nothing is said of a kind that then needs no reason.
+    """
+    copies: dict[str, list[Unhidden]] = defaultdict(list)
+    exchanges: dict[str, dict[float, Unhidden | None]] = defaultdict(dict)
+    for process in processes:
+        own = {row.name: row for row in process.unhidden if row.kind == "exchange"}
+        for operation in process.operations:
+            if operation.kind == "exchange":
+                exchanges[operation.name][operation.mean_seconds] = own.get(operation.name)
+        for row in process.unhidden:
+            if row.kind != "exchange":
+                copies[row.name].append(row)
+    shown = [_of_most_time(rows) for rows in copies.values()]
+    for by_length in exchanges.values():
+        shortest = by_length[min(by_length)]
+        if shortest is not None:
+            shown.append(shortest)
+    certain = [row for row in shown if _needs_reason(row, taken)]
+    return tuple(sorted(certain, key=lambda row: -row.unhidden_seconds))
+
+
+def _of_most_time(rows: Sequence[Unhidden]) -> Unhidden:
+    """Return the longest of those rows whose reason has most of the time."""
+    times: dict[str, float] = defaultdict(float)
+    for row in rows:
+        times[row.code] += row.unhidden_seconds
+    code = max(times, key=times.__getitem__)
+    with_code = [row for row in rows if row.code == code]
+    return max(with_code, key=lambda row: row.unhidden_seconds)
+
+
+def _needs_reason(row: Unhidden, taken: float) -> bool:
+    """Return whether much was not hidden that other work cannot account for."""
+    lost = taken * row.seconds
+    return row.unhidden_seconds - lost >= LITTLE * (row.seconds - lost)
 
 
 class Reasoned(NamedTuple):
@@ -197,7 +232,7 @@ class Reasoned(NamedTuple):
 
     exposed: Exposure
     reason_of: np.ndarray
-    groups: Sequence[Beside]
+    groups: Sequence[Communication]
     """All exchanges and copies, hidden or not."""
 
 
@@ -224,17 +259,20 @@ def unhidden(case: CaseSpans) -> tuple[Unhidden, ...]:
     names = case.spans.name_of[found.exposed.places].astype(np.int64)
     kinds = case.spans.kinds[found.exposed.places]
     rows = []
-    for own in groups_of(names * len(KINDS) + kinds):
-        row = _of_kind(case, found, own)
+    for operations in groups_of(names * len(KINDS) + kinds):
+        row = _of_kind(case, found, operations)
         if row is not None:
             rows.append(row)
     return tuple(sorted(rows, key=lambda row: -row.unhidden_seconds))
 
 
-def _of_kind(case: CaseSpans, found: Reasoned, own: np.ndarray) -> Unhidden | None:
-    """Return the reason of one kind, some of whose operations were not hidden, if it needs one."""
+def _of_kind(case: CaseSpans, found: Reasoned, operations: np.ndarray) -> Unhidden | None:
+    """Return the reason of one kind, some of whose operations were not hidden, if it needs one.
+
+    `operations` are the numbers of those among all that were not hidden.
+    """
     spans, exposed = case.spans, found.exposed
-    first = spans[int(exposed.places[own[0]])]
+    first = spans[int(exposed.places[operations[0]])]
     is_of_kind = (spans.kinds == KINDS.index(first.kind)) & (
         spans.name_of == spans.names.index(first.name)
     )
@@ -242,19 +280,21 @@ def _of_kind(case: CaseSpans, found: Reasoned, own: np.ndarray) -> Unhidden | No
     if alone < LITTLE * whole or alone < LEAST_SHARE * case.nanoseconds:
         return None
 
-    times = np.bincount(found.reason_of[own], exposed.exposed[own], len(REASONS))
-    number = int(np.argmax(times))
-    with_reason = own[found.reason_of[own] == number]
+    reason_of = found.reason_of[operations]
+    times = np.bincount(reason_of, exposed.exposed[operations], len(REASONS))
+    longest = int(np.argmax(times))
+    with_reason = operations[reason_of == longest]
     places = exposed.places[with_reason]
-    is_of_reason = np.zeros(len(spans), bool)
-    is_of_reason[places] = True
     begins = [window.start for window in step_windows(case.annotations)]
     steps = np.unique(np.searchsorted(begins, case.since[places], side="right"))
     if len(steps) < RARE * len(begins):
         return None
-    waiting = Counter(exposed.waiting[place] for place in with_reason.tolist())
-    operator = waiting.most_common(1)[0][0]
-    reason = REASONS[number]
+
+    is_of_reason = np.zeros(len(spans), bool)
+    is_of_reason[places] = True
+    waiting = Counter(exposed.waiting[number] for number in with_reason.tolist())
+    operator, _ = waiting.most_common(1)[0]
+    reason = REASONS[longest]
     return Unhidden(
         kind=first.kind,
         name=first.name,
@@ -269,7 +309,9 @@ def _of_kind(case: CaseSpans, found: Reasoned, own: np.ndarray) -> Unhidden | No
     )
 
 
-def _times(case: CaseSpans, mask: np.ndarray, groups: Sequence[Beside]) -> tuple[float, float]:
+def _times(
+    case: CaseSpans, mask: np.ndarray, groups: Sequence[Communication]
+) -> tuple[float, float]:
     """Return how long some operations ran, and how long of that not hidden, in nanoseconds.
 
     Of several devices that exchange it is the mean, as in `Parts`.

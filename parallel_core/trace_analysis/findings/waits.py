@@ -10,11 +10,10 @@ import numpy as np
 
 from backends.profiling.timeline import HOST_DEVICE, ROLES
 from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
-from parallel_core.trace_analysis.findings.passes import NONE
+from parallel_core.trace_analysis.findings.passes import EARLIEST, NONE
 
 CLOCKS_DIFFER = 10_000
 """Nanoseconds by which an operation may seem to end after the wait for it."""
-EARLIEST = np.iinfo(np.int64).min
 
 
 class HostWaits(NamedTuple):
@@ -33,14 +32,13 @@ def host_waits(case: CaseSpans) -> HostWaits | None:
     if calls is None:
         return None
     # Calls stand in the order of their start.
-    may_wait = (calls.roles >= ROLES.index("wait for a device")) | (
-        calls.roles == ROLES.index("copy")
-    )
-    waiting = np.flatnonzero(may_wait)
-    ends = np.maximum.accumulate(calls.ends[waiting])
-    leads = np.flatnonzero(calls.ends[waiting] == ends)
-    last_lead = np.searchsorted(leads, np.arange(len(waiting)), side="right") - 1
-    return HostWaits(waiting, calls.starts[waiting], ends, waiting[leads[last_lead]])
+    waits = calls.roles >= ROLES.index("wait for a device")
+    copies = calls.roles == ROLES.index("copy")
+    waiting = np.flatnonzero(waits | copies)
+    latest_end = np.maximum.accumulate(calls.ends[waiting])
+    ends_last = np.flatnonzero(calls.ends[waiting] == latest_end)
+    last = np.searchsorted(ends_last, np.arange(len(waiting)), side="right") - 1
+    return HostWaits(waiting, calls.starts[waiting], latest_end, waiting[ends_last[last]])
 
 
 def call_that_waited(waits: HostWaits, launched: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -88,15 +86,15 @@ def _operators_around(case: CaseSpans, asked: np.ndarray) -> np.ndarray:
     if calls is None:
         return around
     host = np.flatnonzero(~case.operations)
-    of_threads = {
-        spans.queues[spans.queue_of[host[own[0]]]]: host[own]
-        for own in groups_of(spans.queue_of[host])
+    operators_of = {
+        spans.queues[spans.queue_of[host[group[0]]]]: host[group]
+        for group in groups_of(spans.queue_of[host])
     }
-    for own in groups_of(calls.queue_of[asked]):
-        thread = calls.queues[calls.queue_of[asked[own[0]]]]
-        operators = of_threads.get((HOST_DEVICE, thread), host[:0])
-        times = calls.starts[asked[own]]
+    for of_thread in groups_of(calls.queue_of[asked]):
+        thread = calls.queues[calls.queue_of[asked[of_thread[0]]]]
+        operators = operators_of.get((HOST_DEVICE, thread), host[:0])
+        times = calls.starts[asked[of_thread]]
         before = np.searchsorted(spans.starts[operators], times, side="right") - 1
         ends = np.append(spans.ends[operators], EARLIEST)[before]
-        around[own] = np.where(ends >= times, np.append(operators, NONE)[before], NONE)
+        around[of_thread] = np.where(ends >= times, np.append(operators, NONE)[before], NONE)
     return around

@@ -60,23 +60,33 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
 
     Messages between two ranks, which nobody else waits for, are left out.
     """
-    same_clock = _have_one_clock(collectives.values())
+    have_one_clock = _have_one_clock(collectives.values())
     matched: list[Meeting] = []
     for calls in _alike(collectives):
         if _are_numbered(calls):
             matched += _by_number(calls)
         else:
-            matched += _by_order(calls, same_clock)
-    matched.sort(key=lambda meeting: min(part.start for part in meeting.values()))
-    kernels = sum(not _is_message(call) for call in chain.from_iterable(collectives.values()))
-    matched_kernels = sum(map(len, matched))
-    telling = [meeting for meeting in matched if _kind(meeting) not in ONE_SENDS] or matched
+            matched += _by_order(calls, have_one_clock)
+    matched.sort(key=_first_start)
+
+    # Where one rank sends, another may be done before it begins: that says nothing of clocks.
+    synchronising = [meeting for meeting in matched if _kind(meeting) not in ONE_SENDS] or matched
+    clocks_agree = None
+    if synchronising:
+        clocks_agree = _overlapping_share(synchronising) >= MOST
+    all_calls = chain.from_iterable(collectives.values())
+    count = sum(not _is_message(call) for call in all_calls)
     return Meetings(
         tuple(matched),
-        unmatched=kernels - matched_kernels,
-        clocks_agree=_overlapping_share(telling) >= MOST if telling else None,
-        clock_offsets=_clock_offsets(telling),
+        unmatched=count - sum(map(len, matched)),
+        clocks_agree=clocks_agree,
+        clock_offsets=_clock_offsets(synchronising),
     )
+
+
+def _first_start(meeting: Meeting) -> int:
+    """Return when the first rank came, by its own clock."""
+    return min(part.start for part in meeting.values())
 
 
 def waits(meeting: Meeting) -> dict[int, int]:
@@ -141,13 +151,17 @@ def _kinds_of_shared_queues(collectives: Mapping[int, Sequence[Collective]]) -> 
 
 def _expected(calls: Calls, ranks: Iterable[int]) -> set[int]:
     """Return the ranks, of those whose traces are given, that belong to a group."""
-    first = next(iter(calls.values()))[0]
-    if first.ranks is not None:
-        return set(first.ranks) & set(ranks)
-    return set(calls) if first.group else set(ranks)
+    first_call = next(iter(calls.values()))[0]
+    if first_call.ranks is not None:
+        return set(first_call.ranks) & set(ranks)
+    if first_call.group:
+        return set(calls)
+    # Without a group nothing tells the calls of one from those of another.
+    return set(ranks)
 
 
 def _are_numbered(calls: Calls) -> bool:
+    """Return whether the profiler recorded a running number of each collective."""
     return all(call.number is not None for call in chain.from_iterable(calls.values()))
 
 
@@ -173,7 +187,7 @@ def _numbers(calls: Iterable[Collective]) -> Iterator[tuple[int, int]]:
         seen[number] += 1
 
 
-def _by_order(calls: Calls, same_clock: bool) -> list[Meeting]:
+def _by_order(calls: Calls, have_one_clock: bool) -> list[Meeting]:
     """Match the first collective of each rank, the second, and so on.
 
     Nothing is matched if that is not consistent. Single ones that cannot be the same, because a
@@ -184,13 +198,16 @@ def _by_order(calls: Calls, same_clock: bool) -> list[Meeting]:
         return []
     rows = zip(*calls.values(), strict=True)
     in_order: list[Meeting] = [dict(zip(calls, parts, strict=True)) for parts in rows]
-    if not all(_same_elements(meeting) for meeting in in_order):
+    if not all(map(_same_elements, in_order)):
         return []
     if _kind(in_order[0]) in ONE_SENDS:
         return in_order
-    offsets = {} if same_clock else _clock_offsets(in_order)
+
+    offsets = {} if have_one_clock else _clock_offsets(in_order)
     overlapping = [meeting for meeting in in_order if _overlaps(meeting, offsets)]
-    return overlapping if len(overlapping) >= MOST * len(in_order) else []
+    if len(overlapping) < MOST * len(in_order):
+        return []
+    return overlapping
 
 
 def _same_elements(meeting: Meeting) -> bool:
@@ -225,22 +242,24 @@ def _overlaps(meeting: Meeting, offsets: Mapping[int, int]) -> bool:
 
 
 def _overlapping_share(matched: Sequence[Meeting]) -> float:
+    """Return the share of meetings in which by the clocks nobody left before the last one came."""
     return sum(_overlaps(meeting, {}) for meeting in matched) / len(matched)
 
 
 def _clock_offsets(matched: Iterable[Meeting]) -> dict[int, int]:
-    """Return by how many nanoseconds a rank's parts end later than the first one's in the
+    """Return by rank how many nanoseconds later than the first rank's its parts end, in the
     median.
     """
-    later: dict[int, list[int]] = defaultdict(list)
+    delays: dict[int, list[int]] = defaultdict(list)
     for meeting in matched:
-        first_end = meeting[min(meeting)].end
+        end_on_first = meeting[min(meeting)].end
         for rank, part in meeting.items():
-            later[rank].append(part.end - first_end)
-    return {rank: round(median(differences)) for rank, differences in sorted(later.items())}
+            delays[rank].append(part.end - end_on_first)
+    return {rank: round(median(delays[rank])) for rank in sorted(delays)}
 
 
 def _is_message(call: Collective) -> bool:
+    """Return whether it goes from one rank to another, and no other rank takes part."""
     return call.kind.lower() in POINT_TO_POINT
 
 

@@ -1,0 +1,115 @@
+"""A case's exchanges, device by device, and its copies, and when nothing hid them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from parallel_core.trace_analysis.case_spans import CaseSpans, gaps
+from parallel_core.trace_analysis.parts import exchanges_by_device, masks_of
+
+
+class Communication(NamedTuple):
+    """Exchanges of one device, or all copies, and what may hide them."""
+
+    places: np.ndarray
+    """In the case's spans."""
+    free: np.ndarray
+    """When nothing was computed that hides them, as an interval set."""
+
+
+class Stretches(NamedTuple):
+    """When operations ran beside no computation; an entry for each operation in all arrays."""
+
+    places: np.ndarray
+    exposed: np.ndarray
+    """How long each ran beside no computation; 0 for one that is hidden."""
+    alone_from: np.ndarray
+    """When its longest stretch beside no computation begins."""
+    alone_until: np.ndarray
+
+    def of(self, where: np.ndarray) -> "Stretches":
+        """Return those of the operations that a mask selects, or at some places."""
+        return Stretches(*(column[where] for column in self))
+
+
+def communication(case: CaseSpans) -> list[Communication]:
+    """Return a case's exchanges, device by device, and its copies."""
+    masks = masks_of(case)
+    groups = [
+        Communication(device.places, gaps(device.computing, case.start, case.end))
+        for device in exchanges_by_device(case)
+    ]
+    if masks.copying.any():
+        computing = case.covered(masks.computing)
+        copies = np.flatnonzero(masks.copying)
+        groups.append(Communication(copies, gaps(computing, case.start, case.end)))
+    return groups
+
+
+def stretches_of(case: CaseSpans, groups: Sequence[Communication]) -> Stretches:
+    """Return how long each operation was not hidden, and its longest stretch of that, by places.
+
+    Operations that took no time are left out. A hidden one has an empty stretch.
+    """
+    by_group = [_of_group(case, group) for group in groups]
+    if not by_group:
+        return Stretches(*np.zeros((4, 0), np.int64))
+    joined = Stretches(*(np.concatenate(column) for column in zip(*by_group, strict=True)))
+    return joined.of(np.argsort(joined.places, kind="stable"))
+
+
+def _of_group(case: CaseSpans, group: Communication) -> Stretches:
+    places = group.places[case.lengths[group.places] > 0]
+    starts, ends = case.spans.starts[places], case.spans.ends[places]
+    exposed = covered_before(group.free, ends) - covered_before(group.free, starts)
+    alone_from, alone_until = starts.copy(), starts.copy()
+    alone = np.flatnonzero(exposed > 0)
+    alone_from[alone], alone_until[alone] = _longest_within(group.free, starts[alone], ends[alone])
+    return Stretches(places, exposed, alone_from, alone_until)
+
+
+def _longest_within(
+    free: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the longest part of an interval set that lies within each time from start to end."""
+    first = np.searchsorted(free[:, 1], starts, side="right")
+    last = np.searchsorted(free[:, 0], ends)
+    counts = last - first
+    operation = np.repeat(np.arange(len(starts)), counts)
+    within = np.arange(len(operation)) - np.repeat(np.cumsum(counts) - counts, counts)
+    part = free[first[operation] + within]
+    begins = np.maximum(part[:, 0], starts[operation])
+    stops = np.minimum(part[:, 1], ends[operation])
+    # The longest part of each operation stands first.
+    order = np.lexsort((begins - stops, operation))
+    longest = order[np.cumsum(counts) - counts]
+    return begins[longest], stops[longest]
+
+
+def exposed_within(
+    case: CaseSpans, groups: Sequence[Communication], places: np.ndarray, times: np.ndarray
+) -> np.ndarray:
+    """Return how much of each operation's first nanoseconds lay beside no computation.
+
+    `places` are operations of the groups, and `times` the number of nanoseconds for each.
+    """
+    exposed = np.zeros(len(places), np.int64)
+    for group in groups:
+        of_group = np.flatnonzero(np.isin(places, group.places))
+        starts = case.spans.starts[places[of_group]]
+        free_until_end = covered_before(group.free, starts + times[of_group])
+        exposed[of_group] = free_until_end - covered_before(group.free, starts)
+    return exposed
+
+
+def covered_before(intervals: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return how much of an interval set lies before each time, in nanoseconds."""
+    if len(intervals) == 0:
+        return np.zeros(len(times), np.int64)
+    lengths = intervals[:, 1] - intervals[:, 0]
+    before = np.concatenate(([0], np.cumsum(lengths)))
+    begun = np.searchsorted(intervals[:, 0], times, side="right")
+    last = np.maximum(begun - 1, 0)
+    unfinished = np.where(begun > 0, np.maximum(intervals[last, 1] - times, 0), 0)
+    return before[begun] - unfinished

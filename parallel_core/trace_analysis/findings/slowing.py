@@ -1,0 +1,69 @@
+"""Which exchanges and copies are slowed down by the computation beside them.
+
+A trace has no sizes, so only operations are compared that come in the same place of each step: in
+some steps computation runs beside them, in others none does. One that takes longer for another
+reason, such as a late partner, may reach into the computation behind it. So computation counts only
+in the time that the operation takes alone.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
+from parallel_core.trace_analysis.findings.communication import Communication, exposed_within
+from parallel_core.trace_analysis.interference import ALONE, BESIDE
+from parallel_core.trace_analysis.steps.figures import step_windows
+
+SLOWED = 1.3
+"""What takes so many times as long beside computation as without is slowed down by it."""
+FEWEST = 2
+"""So many steps in which an operation runs beside computation, and in which it does not."""
+
+
+def slowed(
+    case: CaseSpans, groups: Sequence[Communication], places: np.ndarray, exposed: np.ndarray
+) -> np.ndarray:
+    """Return which operations ran beside computation, and took longer than in steps without it.
+
+    `places` are the operations of the groups, and `exposed` says how many nanoseconds of each lay
+    beside no computation.
+    """
+    is_slowed = np.zeros(len(places), bool)
+    windows = step_windows(case.annotations)
+    if not windows:
+        return is_slowed
+    steps = np.searchsorted([window.start for window in windows], case.since[places], side="right")
+    lengths = case.lengths[places]
+    is_alone = exposed >= (1 - ALONE) * lengths
+    comparable = _in_the_same_place(case, places, steps)
+
+    # How long each takes in steps in which nothing is computed beside it; 0 if there are too few.
+    usual = np.zeros(len(places), np.int64)
+    for operations in comparable:
+        alone = operations[is_alone[operations]]
+        if len(alone) >= FEWEST:
+            usual[operations] = int(np.median(lengths[alone]))
+
+    compared = np.minimum(lengths, usual)
+    free = exposed_within(case, groups, places, compared)
+    is_beside = (usual > 0) & (free <= (1 - BESIDE) * compared)
+    for operations in comparable:
+        beside = operations[is_beside[operations]]
+        if len(beside) >= FEWEST:
+            is_slowed[beside] = np.median(lengths[beside]) >= SLOWED * usual[beside[0]]
+    return is_slowed
+
+
+def _in_the_same_place(case: CaseSpans, places: np.ndarray, steps: np.ndarray) -> list[np.ndarray]:
+    """Return operations of one name that are the first in their steps, the second, and so on.
+
+    `steps` has the number of each operation's step.
+    """
+    names = case.spans.name_of[places]
+    order = np.lexsort((case.spans.starts[places], steps, names))
+    is_first = np.diff(names[order], prepend=-1) | np.diff(steps[order], prepend=-1)
+    first = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
+    number_in_step = np.empty(len(order), np.int64)
+    number_in_step[order] = np.arange(len(order)) - first
+    return groups_of(names * (len(order) + 1) + number_in_step)
