@@ -134,7 +134,10 @@ def hooks_every_time() -> None:
 
 
 def large_embedding() -> None:
-    """Exchange the gradient of a large table, which comes last: nothing is left."""
+    """Exchange the gradient of a large table, which comes last: nothing is left.
+
+    It is named as launched after the pass, since a trace does not show what a bucket holds.
+    """
     model = DistributedDataParallel(Bag())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(STEPS):

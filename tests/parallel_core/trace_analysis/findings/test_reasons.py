@@ -47,6 +47,7 @@ RECORDED = {
     "held_out/clipped_then_summed": "launched-after",
     "held_out/hooks_every_time": "every-micro-batch",
     "held_out/histogram_beside": "",
+    "held_out/local_averages": "",
     "exchanging/functional_tp_rank0": "waited-at-once",
     "exchanging/fsdp2_rank0": "waited-at-once",
     "linked/ddp": "host-behind",
