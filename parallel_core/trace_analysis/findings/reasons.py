@@ -140,6 +140,8 @@ REASONS = (
     ),
 )
 """In the order in which they are tried."""
+WHATEVER_THE_LOAD = frozenset({"computing-stream", "every-micro-batch", "launched-after"})
+"""Codes of reasons that are how the program is written: other work cannot bring them about."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,8 @@ def of_processes(processes: Iterable[Process], taken: float = 0.0) -> tuple[Unhi
     An exchange takes longest in the process that comes first, which waits for the others: what the
     one says stands in whose trace it is shortest. Of copies the reason of most of the time counts.
     While other work took a share `taken` of the cores' time, as much of a kind may have been
-    hidden without it: nothing is said of a kind that then needs no reason.
+    hidden without it: nothing is said of a kind that then needs no reason, unless the reason is how
+    the program is written.
     """
     copies: dict[str, list[Unhidden]] = defaultdict(list)
     exchanges: dict[str, dict[float, Unhidden | None]] = defaultdict(dict)
@@ -223,6 +226,8 @@ def _of_most_time(rows: Sequence[Unhidden]) -> Unhidden:
 
 def _needs_reason(row: Unhidden, taken: float) -> bool:
     """Return whether much was not hidden that other work cannot account for."""
+    if row.code in WHATEVER_THE_LOAD:
+        return True
     lost = taken * row.seconds
     return row.unhidden_seconds - lost >= LITTLE * (row.seconds - lost)
 
