@@ -207,11 +207,13 @@ def sgd_while_finite(
 
 def _operand(x: Array, other: Array | float) -> Array | float:
     """Return a second operand as an array; raises ValueError for another dtype."""
-    if isinstance(other, jax.Array) and not other.weak_type:
-        _check_dtypes(x, other)
-        return other
-    # A number: NumPy's own have a dtype that may win over the array's.
-    return jnp.asarray(other, x.dtype)
+    # A number among a launch's arguments is traced as an array whose type is weak.
+    is_number = not isinstance(other, jax.Array) or other.weak_type
+    if is_number:
+        # NumPy's own numbers have a dtype that may win over the array's.
+        return jnp.asarray(other, x.dtype)
+    _check_dtypes(x, other)
+    return other
 
 
 def _check_dtypes(first: Array, *others: Array) -> None:

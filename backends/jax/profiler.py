@@ -226,13 +226,15 @@ def _copies_on(queues: Mapping[TraceThread, Queue], slices: Slices) -> list[Span
     copies = []
     for event in slices.select(slices.on_threads(queues)):
         thread = thread_of(event)
+        is_kernel = b"hlo_op" in event.raw_args
         if event.name == BEGIN:
+            # The thread works from the end of this event to the start of the END.
             begins[thread] = event.end
         elif event.name == END and thread in begins:
             begin = begins.pop(thread)
             copies.append(Span("copy", "copy", *queues[thread], begin, event.start))
-        elif event.name == TO_HOST or b"hlo_op" in event.raw_args:
-            # The thread does something else.
+        elif is_kernel or event.name == TO_HOST:
+            # The work that has begun is no copy between devices.
             begins.pop(thread, None)
     return copies
 

@@ -6,7 +6,7 @@ words. On a CPU operations lie on the threads of pools, which serve all devices.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -197,22 +197,33 @@ def _on_own_lanes(work: _Work) -> _Work:
         latest_ends = np.maximum.accumulate(ends)
         if not np.any(starts[1:] < latest_ends[:-1]):
             continue
-        # Each operation goes to the first lane that is free when it starts.
+        # The first lane is the queue itself, and each further one becomes a new queue.
+        lanes = _lanes(starts.tolist(), ends.tolist())
         queue_of_lane = [queue_number]
-        free_from = [0]
-        operations = zip(positions.tolist(), starts.tolist(), ends.tolist(), strict=True)
-        for position, start, end in operations:
-            free_lanes = [lane for lane, time in enumerate(free_from) if time <= start]
-            if free_lanes:
-                lane = free_lanes[0]
-            else:
-                lane = len(queue_of_lane)
-                queue_of_lane.append(len(queues))
-                free_from.append(0)
-                queues.append((device, f"{queue_name} ({lane + 1})"))
-            free_from[lane] = end
-            queue_of[position] = queue_of_lane[lane]
+        for lane in range(1, max(lanes) + 1):
+            queue_of_lane.append(len(queues))
+            queues.append((device, f"{queue_name} ({lane + 1})"))
+        queue_of[positions] = np.array(queue_of_lane)[lanes]
     return work._replace(queues=tuple(queues), queue_of=queue_of)
+
+
+def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[int]:
+    """Return the number of a lane for each operation: the first lane that is free when it starts.
+
+    The operations come in the order of their starts.
+    """
+    lanes = []
+    free_from: list[int] = []
+    for start, end in zip(starts, ends, strict=True):
+        free_lanes = [lane for lane, time in enumerate(free_from) if time <= start]
+        if free_lanes:
+            lane = free_lanes[0]
+            free_from[lane] = end
+        else:
+            lane = len(free_from)
+            free_from.append(end)
+        lanes.append(lane)
+    return lanes
 
 
 class _Launches:

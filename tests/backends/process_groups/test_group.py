@@ -176,7 +176,9 @@ def test_what_it_does_not_define_is_the_inner_backend_s_own_without_a_call_in_be
     def program(group: Group) -> None:
         backend = grouped(group, (2,))
         inner = backend.inner
-        for name in {*Backend.__annotations__, *VERBS} - set(vars(GroupedBackend)):
+        names_of_protocol = {*Backend.__annotations__, *VERBS}
+        defined_names = set(vars(GroupedBackend))
+        for name in names_of_protocol - defined_names:
             assert getattr(backend, name) == getattr(inner, name), name
         x = full(backend, 1, 2)
         with pytest.raises(ComputationError):

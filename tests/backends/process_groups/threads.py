@@ -26,8 +26,10 @@ class ThreadGroup:
     def __init__(
         self, rank: int, size: int, sum_up: Callable[[int, np.ndarray], np.ndarray]
     ) -> None:
-        self.rank, self.size, self._sum = rank, size, partial(sum_up, rank)
-        self.hosts = tuple(f"host {rank}" for rank in range(size))
+        self.rank = rank
+        self.size = size
+        self.hosts = tuple(f"host {number}" for number in range(size))
+        self._sum = partial(sum_up, rank)
 
     def sum(self, x: Array) -> Array:
         return tree_map(self._sum, x)

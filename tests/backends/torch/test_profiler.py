@@ -25,10 +25,12 @@ GLOO = 3
 
 
 def operator(name: str, start: int, end: int, thread: int = THREAD[1]) -> Slice:
+    """Make an operator on a thread."""
     return Slice(name, "cpu_op", THREAD[0], thread, start, end)
 
 
 def mark(name: str, start: int, end: int, thread: int = GLOO) -> Slice:
+    """Make a mark on a thread, by default gloo's."""
     return Slice(name, "user_annotation", THREAD[0], thread, start, end)
 
 
@@ -94,15 +96,11 @@ NAMED = ["thread 1 (python3)", "thread 2 (pt_autograd_0)"]
 def test_threads_of_a_program_without_marks_have_the_names_that_the_trace_gives_them(
     names: dict[TraceThread, str], more: tuple[Slice, ...], device: str, queues: list[str]
 ) -> None:
-    found = [
-        span
-        for span in timeline_of(Trace((*WORK, *more), threads=names)).spans
-        if span.device == device
-    ]
-    assert [span.queue for span in found] == queues
-    assert [span.kind for span in found] == (
-        ["compute", "copy", "compute"] if device == "cpu" else ["host"] * 3
-    )
+    timeline = timeline_of(Trace((*WORK, *more), threads=names))
+    spans = [span for span in timeline.spans if span.device == device]
+    expected_kinds = ["compute", "copy", "compute"] if device == "cpu" else ["host"] * 3
+    assert [span.queue for span in spans] == queues
+    assert [span.kind for span in spans] == expected_kinds
 
 
 @pytest.mark.parametrize(
@@ -144,6 +142,7 @@ assert torch._inductor
 
 
 def role_of(name: str, category: str = "cuda_runtime") -> str:
+    """Return the role of a call with a name."""
     calls = host_calls(
         Slices.of([Slice(name, category, *THREAD, 0, 1)]), {}, ["cuda_runtime", "cuda_driver"]
     )
@@ -216,7 +215,7 @@ def test_recorded_waits_are_tied_to_their_calls() -> None:
         )
         for number, name in enumerate(calls, 1)
     ]
-    of_event = {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 1}
+    arguments_of_event = {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 1}
     for kind, correlation, stream in (
         ("Stream Sync", 3, 7),
         ("Context Sync", 5, -1),
@@ -224,11 +223,11 @@ def test_recorded_waits_are_tied_to_their_calls() -> None:
         ("Event Sync", 4, -1),
         ("Stream Sync", 99, 7),
     ):
-        more = of_event if "Event" in kind else {}
-        args = json.dumps(
-            {"correlation": correlation, "device": 0, "stream": stream, **more}
-        ).encode()
-        slices.append(Slice(kind, "cuda_sync", *THREAD, 8, 9, args))
+        arguments = {"correlation": correlation, "device": 0, "stream": stream}
+        if "Event" in kind:
+            arguments.update(arguments_of_event)
+        raw_arguments = json.dumps(arguments).encode()
+        slices.append(Slice(kind, "cuda_sync", *THREAD, 8, 9, raw_arguments))
     found = host_calls(Slices.of(slices), {THREAD: "main"}, ["cuda_runtime"])
     assert found.queues == ("main",)
     assert dict(found.known_waits) == {
@@ -242,12 +241,14 @@ def test_recorded_waits_are_tied_to_their_calls() -> None:
 def test_an_exchange_that_was_launched_before_the_recording_has_no_launch() -> None:
     marks = [mark("gloo:all_reduce", 0, 20), mark("gloo:all_reduce", 30, 40, GLOO + 1)]
     launch = operator("c10d::allreduce_", 10, 11)
-    assert [one.launch for one in exchanges(marks, [launch, *marks])] == [None, launch]
+    found = exchanges(marks, [launch, *marks])
+    assert [exchange.launch for exchange in found] == [None, launch]
 
 
 def test_exchanges_that_overlap_on_a_thread_have_queues_of_their_own() -> None:
     marks = [mark("gloo:send", 0, 20), mark("gloo:send", 10, 30), mark("gloo:send", 25, 40)]
-    assert [one.span.queue for one in exchanges(marks, marks)] == ["gloo", "gloo 2", "gloo"]
+    found = exchanges(marks, marks)
+    assert [exchange.span.queue for exchange in found] == ["gloo", "gloo 2", "gloo"]
 
 
 @pytest.mark.parametrize(
@@ -268,12 +269,10 @@ def test_exchanges_that_overlap_on_a_thread_have_queues_of_their_own() -> None:
 def test_what_launches_an_exchange_or_waits_for_it_computes_nothing_then(
     name: str, start: int, end: int, computes: list[tuple[int, int]]
 ) -> None:
-    one, launch, marks = (
-        operator(name, start, end),
-        operator("c10d::allreduce_", 10, 11),
-        [mark("gloo:all_reduce", 12, 30)],
-    )
-    found = exchanges(marks, [one, launch, *marks])
-    expected = [one._replace(start=since, end=until) for since, until in computes]
-    assert without_exchanges([launch, one], found) == expected
-    assert without_exchanges([launch, one], []) == [launch, one]
+    tested = operator(name, start, end)
+    launch = operator("c10d::allreduce_", 10, 11)
+    marks = [mark("gloo:all_reduce", 12, 30)]
+    found = exchanges(marks, [tested, launch, *marks])
+    expected = [tested._replace(start=begin, end=end) for begin, end in computes]
+    assert without_exchanges([launch, tested], found) == expected
+    assert without_exchanges([launch, tested], []) == [launch, tested]

@@ -32,14 +32,17 @@ OF_CPUS = {
 def load(
     on_made_up_gpus: Callable[..., tuple[Backend, Any]], request: pytest.FixtureRequest
 ) -> Iterator[Callable[[int], Backend]]:
-    if OF_CPUS & {request.node.originalname, request.node.callspec.params.get("what")}:
+    name_of_request = request.node.callspec.params.get("name")
+    if request.node.originalname in OF_CPUS or name_of_request in OF_CPUS:
         pytest.skip("nothing that streams of GPUs could get wrong")
-    used = []
+    used_cudas = []
 
     def load_on_gpus(devices: int) -> Backend:
+        """Load PyTorch for this number of made-up GPUs."""
         backend, cuda = on_made_up_gpus(NAMES[devices])
-        used.append(cuda)
+        used_cudas.append(cuda)
         return backend
 
     yield load_on_gpus
-    assert [race for cuda in used for race in cuda.races] == []
+    for cuda in used_cudas:
+        assert cuda.races == []
