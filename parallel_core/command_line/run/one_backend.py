@@ -65,8 +65,8 @@ def run_on_one_backend(
         if measured is not None:
             measured.append(Measured(result, began, monotonic()))
     else:
-        if rendezvous.rank > 0:
-            # The first rank writes the files.
+        if rendezvous.rank:
+            # Only the first rank, 0, writes files.
             values = {**values, "json_path": None, "plot_path": None}
         _check_files(values)
         loaded = _load(experiment, values, rendezvous)
