@@ -154,9 +154,9 @@ def _is_open(metrics: Sequence[Metric], result: Result) -> bool:
     if not answers or any(answers.values()):
         return False
     main = metrics[0]
-    # A main metric without bands is an answer by itself, if it is said.
-    answers_by_itself = not main.bands and main.said(result)
-    return not answers_by_itself
+    # The figure of a main metric without bands is an answer, if it is said.
+    main_figure_answers = not main.bands and main.said(result)
+    return not main_figure_answers
 
 
 def answer_of(

@@ -192,13 +192,14 @@ def _without_losses(
     """Return the medians of the used times, shortened by factors: a row for each row of factors.
 
     The time until control returned is the first part of the time until all was done. If a formula
-    uses both, the factor of the latter applies only to the rest.
+    uses both times, the factor of the second one applies only to the part after the return.
     """
     medians = np.array([median(getattr(cases[time.case], time.which)) for time in used])
     times = factors * medians
-    for returned, (case, which) in enumerate(used):
+    for return_column, (case, which) in enumerate(used):
         if which == "dispatch_seconds" and (case, "seconds") in used:
-            done = used.index(UsedTime(case, "seconds"))
-            after_return = medians[done] - medians[returned]
-            times[:, done] = times[:, returned] + factors[:, done] * after_return
+            done_column = used.index(UsedTime(case, "seconds"))
+            after_return = medians[done_column] - medians[return_column]
+            shortened = factors[:, done_column] * after_return
+            times[:, done_column] = times[:, return_column] + shortened
     return times

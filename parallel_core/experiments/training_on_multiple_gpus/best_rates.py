@@ -138,10 +138,10 @@ def _find_difference(
 def noise_of(points: Sequence[Sequence[float]], images: int, differences: int = 1) -> float:
     """Return the smallest difference between two mean accuracies that is more than noise.
 
-    `points` holds the accuracies of each point, seed by seed; trainings of one seed start alike. A
-    seed's effect on all points is no noise. Noise is the variance that is left: effects of seeds on
-    single points. The bound holds for all of several `differences` together (Bonferroni). With a
-    single point or seed there is only the variance of counting test images.
+    `points` holds the accuracies of each point, seed by seed; trainings of one seed start alike.
+    What a seed adds to all points alike is no noise, and what it adds to a single point is. With a
+    single point or seed, the noise is that of counting test images. The bound holds for all of
+    several `differences` together (Bonferroni).
     """
     accuracies = np.array(points)
     seeds = len(points[0])

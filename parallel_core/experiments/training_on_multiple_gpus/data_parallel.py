@@ -133,12 +133,7 @@ def program(
     watch = watched(before, sample_machine())
     epochs, losses = progress.epochs, progress.losses
 
-    difference = largest_replica_difference(backend, params)
-    trial.checks["max_replica_difference"] = difference
-    if difference:
-        trial.problems.append(
-            f"the devices' parameters differ after training, by {difference:.1e} of the largest"
-        )
+    _check_replicas(trial, params)
     initial = initial_parameters(settings.seed, settings.width)
     # NumPy trains nothing, but its calls of `on_batch` tell this process's watchdog that work goes
     # on.
@@ -165,17 +160,32 @@ def program(
     trial.found(PRICE.name, PRICE.measured(units))
     if plan.compared:
         find_gain(trial, turns)
+    trial.found_by(SPEED.name, lambda times: timed[-1].images / times[EPOCH])
+    _find_accuracy_and_losses(trial, epochs, losses)
+    trial.described["data"] = data.source
+    measure_scaling(trial, data, settings, trained=len(losses) - len(start.losses))
+
+
+def _check_replicas(trial: Trial, params: Sequence[Array]) -> None:
+    """Check that all devices have the same parameters after the training."""
+    difference = largest_replica_difference(trial.backend, params)
+    trial.checks["max_replica_difference"] = difference
+    if difference:
+        trial.problems.append(
+            f"the devices' parameters differ after training, by {difference:.1e} of the largest"
+        )
+
+
+def _find_accuracy_and_losses(
+    trial: Trial, epochs: Sequence[Epoch], losses: Sequence[float]
+) -> None:
+    """Find the last and the best accuracy, and the last loss; describe those of all epochs."""
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     last = accuracies[-1]
-    trial.found_by(SPEED.name, lambda times: timed[-1].images / times[EPOCH])
     trial.found(ACCURACY.name, Interval(last, last, last))
     trial.found("best_test_accuracy", max(accuracies))
     trial.found("final_loss", losses[-1])
-    trial.described |= {
-        "data": data.source,
-        "series": {"test_accuracy": accuracies, "loss": losses},
-    }
-    measure_scaling(trial, data, settings, trained=len(losses) - len(start.losses))
+    trial.described["series"] = {"test_accuracy": accuracies, "loss": losses}
 
 
 def timed_epochs(start: CompletedSteps, epochs: Sequence[Epoch]) -> Sequence[Epoch]:
