@@ -25,48 +25,49 @@ NOT_PROSE = re.compile(
 )
 
 
-def _commands() -> Iterator[tuple[str, str]]:
+Texts = Iterator[tuple[str, str]]
+"""Texts that users read, each with the place where it stands."""
+
+
+def _commands() -> Texts:
     for names, command in commands():
         path = " ".join(("parallel-core", *names))
         yield path, command.help or ""
-        yield from (
-            (f"{path} {one.name}", getattr(one, "help", None) or "") for one in command.params
-        )
+        for parameter in command.params:
+            yield f"{path} {parameter.name}", getattr(parameter, "help", None) or ""
 
 
-def _measured() -> Iterator[tuple[str, str]]:
+def _measured() -> Texts:
     for name, experiment in EXPERIMENTS.items():
-        yield (
-            f"{name} --explain",
-            inspect.getdoc(import_module(experiment.program.__module__)) or "",
-        )
+        module = import_module(experiment.program.__module__)
+        yield f"{name} --explain", inspect.getdoc(module) or ""
         for metric in experiment.metrics:
-            yield (
-                f"{name} {metric.name}",
-                " ".join((metric.means, *(band.says for band in metric.bands))),
-            )
+            meanings = [band.says for band in metric.bands]
+            yield f"{name} {metric.name}", " ".join((metric.means, *meanings))
 
 
-def _messages() -> Iterator[tuple[str, str]]:
+def _messages() -> Texts:
     for path in tracked("backends", "parallel_core", suffix=".py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Raise):
-                texts = [str(one.value) for one in ast.walk(node) if isinstance(one, ast.Constant)]
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", " ".join(texts)
+        for statement in ast.walk(ast.parse(path.read_text())):
+            if isinstance(statement, ast.Raise):
+                nodes = ast.walk(statement)
+                texts = [str(node.value) for node in nodes if isinstance(node, ast.Constant)]
+                yield f"{path.relative_to(ROOT)}:{statement.lineno}", " ".join(texts)
 
 
-def _pages() -> Iterator[tuple[str, str]]:
+def _pages() -> Texts:
     for path in (ROOT / "README.md", *tracked("docs", suffix=".md")):
         # What is no prose leaves its lines.
-        prose = NOT_PROSE.sub(lambda found: "\n" * found[0].count("\n"), path.read_text())
-        yield from (
-            (f"{path.relative_to(ROOT)}:{number}", line)
-            for number, line in enumerate(prose.split("\n"), 1)
-        )
+        prose = NOT_PROSE.sub(lambda match: "\n" * match[0].count("\n"), path.read_text())
+        for number, line in enumerate(prose.split("\n"), 1):
+            yield f"{path.relative_to(ROOT)}:{number}", line
 
 
 @pytest.mark.parametrize("source", [_commands, _measured, _messages, _pages])
-def test_no_word_that_stopped_a_reader(source: Callable[[], Iterator[tuple[str, str]]]) -> None:
-    texts = [*source()]
+def test_no_text_has_a_word_that_stopped_a_reader(source: Callable[[], Texts]) -> None:
+    texts = list(source())
     assert len(texts) > 30
-    assert [f"{place}: {hit[0]}" for place, text in texts for hit in WORST.finditer(text)] == []
+    stopping_words = []
+    for place, text in texts:
+        stopping_words += [f"{place}: {match[0]}" for match in WORST.finditer(text)]
+    assert stopping_words == []

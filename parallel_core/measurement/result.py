@@ -21,6 +21,8 @@ Timing: TypeAlias = tuple[float, float]
 RESULT_SCHEMA = 2
 READ_SCHEMAS = (1, 2)
 """The first had no `bands`."""
+LEAST_SHARE = 0.01
+"""No case has less of its time, however much other programs seem to have taken."""
 NUMBERS = ("metrics", "checks", "series", "metric_intervals")
 """Keys under which null is a number that JSON does not have."""
 WHAT_WOULD_CHANGE_IT = "What would change it:"
@@ -114,7 +116,8 @@ class Case:
         """The share of its time that it takes at the least when others leave it the cores."""
         if self.watch is None or not self.watch.is_disturbed:
             return 1.0
-        return 1 - self.watch.taken_share
+        # By the system's counters others may seem to have taken all of it, or more.
+        return max(1 - self.watch.taken_share, LEAST_SHARE)
 
 
 @dataclass(frozen=True)

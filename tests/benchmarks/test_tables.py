@@ -7,6 +7,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from benchmarks.experiments.exercises import with_source
 from benchmarks.tables.__main__ import BLOCK, main, pages, refill, write_table, written
-from parallel_core.measurement.result import Counted
+from parallel_core.measurement.result import Counted, Result
 from parallel_core.system.files import write_json
 from tests.parallel_core.comparison import made_up
 from tests.parallel_core.comparison.test_account import scaled
@@ -28,25 +29,34 @@ PAGE = Path("README.md")
 
 
 def block(name: str, body: str) -> str:
+    """Return a block of a page that is filled with a table."""
     return f"<!-- table: {name} from some/folder -->\n{body}\n<!-- end -->"
 
 
-def about(name: str, folder: Path) -> str:
+def table_of(name: str, folder: Path) -> str:
+    """Return what stands for a table."""
     return f"| {name} in {folder} |"
 
 
-@given(st.lists(st.tuples(LINES, NAMES, LINES), max_size=4), LINES)
-def test_every_block_is_filled_once_and_for_all(
-    parts: list[tuple[str, str, str]], last: str
-) -> None:
-    text = "".join(f"{before}\n{block(name, body)}\n" for before, name, body in parts) + last
-    filled = refill(text, PAGE, about)
-    bodies = [f"\n{about(name, FOLDER)}\n" for _, name, _ in parts]
-    expected = [
-        f"{part[0]}\n{block(part[1], body)}\n" for part, body in zip(parts, bodies, strict=True)
-    ]
-    assert filled == "".join(expected) + last
-    assert refill(filled, PAGE, about) == filled
+class Part(NamedTuple):
+    """A part of a page: lines, and the block behind them."""
+
+    before: str
+    name: str
+    body: str
+
+    def with_body(self, body: str) -> str:
+        """Return the part's text with this body in its block."""
+        return f"{self.before}\n{block(self.name, body)}\n"
+
+
+@given(parts=st.lists(st.builds(Part, LINES, NAMES, LINES), max_size=4), after=LINES)
+def test_every_block_is_filled_once_and_for_all(parts: list[Part], after: str) -> None:
+    text = "".join(part.with_body(part.body) for part in parts) + after
+    filled = refill(text, PAGE, table_of)
+    expected = [part.with_body(f"\n{table_of(part.name, FOLDER)}\n") for part in parts]
+    assert filled == "".join(expected) + after
+    assert refill(filled, PAGE, table_of) == filled
 
 
 @pytest.mark.parametrize(
@@ -71,24 +81,32 @@ def test_links_are_relative_to_the_page(written: str, on_the_page: str) -> None:
         "    <!-- table: one from folder -->\n<!-- end -->\n",
         f"<!-- table: one from folder -->\n{block('two', '')}\n",
     ],
+    ids=["without-end", "without-folder", "indented", "nested"],
 )
 def test_a_block_that_would_be_passed_over_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="not of the form"):
-        refill(text, PAGE, about)
+        refill(text, PAGE, table_of)
 
 
 @pytest.mark.long
-def test_every_table_is_in_a_block_and_as_its_file_says(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_table_is_as_its_file_says(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
     differing = [
         str(path) for path, text in written() if not path.exists() or path.read_text() != text
     ]
     assert differing == [], "python -m benchmarks.tables"
-    by_hand = [line for path in pages() for line in BLOCK.sub("", path.read_text()).splitlines()]
-    assert [line for line in by_hand if line.startswith("|") and MEASURED.search(line)] == []
+
+
+@pytest.mark.long
+def test_every_table_with_measured_numbers_is_in_a_block(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
     assert MEASURED.search("| 4 KiB | 2.4 ms (1.3–3.6) | 2 % |")
+    for path in pages():
+        lines_by_hand = BLOCK.sub("", path.read_text()).splitlines()
+        rows_by_hand = [line for line in lines_by_hand if line.startswith("|")]
+        assert [row for row in rows_by_hand if MEASURED.search(row)] == [], path
 
 
 @pytest.fixture
@@ -105,6 +123,7 @@ def copied(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> tuple[int, str]:
+    """Run the command, and return its status and what it printed."""
     done = CliRunner().invoke(main, arguments)
     return done.exit_code, done.output
 
@@ -115,22 +134,22 @@ def test_pages_of_the_site_are_filled_too_with_links_of_their_own(copied: Path) 
         Path(page).parent.mkdir(parents=True)
         Path(page).write_text(text)
     assert [str(path) for path in pages()] == ["README.md", "docs/explanation/one.md"]
-    assert run()[0] == 0
-    assert (
-        f"[processes](../../{copied}/processes.json)."
-        in Path("docs/explanation/one.md").read_text()
-    )
+    status, _ = run()
+    assert status == 0
+    explanation = Path("docs/explanation/one.md").read_text()
+    assert f"[processes](../../{copied}/processes.json)." in explanation
     assert f"[processes]({copied}/processes.json)." in Path("README.md").read_text()
     assert Path("docs/_build/one.md").read_text() == text
 
 
-def test_a_table_that_differs_from_its_file_is_found_and_mended(copied: Path) -> None:
-    status, told = run("--check")
+def test_a_table_that_differs_from_its_file_is_found_and_filled_anew(copied: Path) -> None:
+    status, output = run("--check")
     assert status == 1
-    assert "README.md differs from its results" in told
-    assert f"{copied}/processes.md differs" in told
+    assert "README.md differs from its results" in output
+    assert f"{copied}/processes.md differs" in output
     assert "| 4 KiB |" not in Path("README.md").read_text()
-    assert run()[0] == 0
+    status, _ = run()
+    assert status == 0
     assert run("--check") == (0, "")
     text = Path("README.md").read_text()
     assert text.startswith("Before.\n")
@@ -141,9 +160,12 @@ def test_a_table_that_differs_from_its_file_is_found_and_mended(copied: Path) ->
 
 @pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("block_begin", "message"),
     [
-        ("<!-- table: what from somewhere -->", "unknown table 'what' (known: first-run, "),
+        (
+            "<!-- table: what from somewhere -->",
+            "unknown table 'what' (known: first-run, ",
+        ),
         (
             "<!-- table: processes from nowhere -->",
             "needs nowhere/processes.json, which is not there: measure it",
@@ -153,37 +175,58 @@ def test_a_table_that_differs_from_its_file_is_found_and_mended(copied: Path) ->
             "'processes of what' has not the words that 'processes'",
         ),
     ],
+    ids=["unknown-table", "no-results", "unknown-words"],
 )
-def test_what_cannot_be_written_is_one_line(line: str, message: str) -> None:
-    Path("README.md").write_text(f"{line}\n<!-- end -->\n")
-    status, told = run()
-    assert (status, len(told.splitlines())) == (1, 1)
-    assert message in told
+def test_a_table_that_cannot_be_written_is_one_line(block_begin: str, message: str) -> None:
+    Path("README.md").write_text(f"{block_begin}\n<!-- end -->\n")
+    status, output = run()
+    (line,) = output.splitlines()
+    assert status == 1
+    assert message in line
 
 
-def test_an_exercises_answer_has_its_counts_its_figures_and_what_failed(tmp_path: Path) -> None:
+@pytest.fixture
+def barriers() -> Result:
+    """A result of `barriers` on MXNet with a figure that has no bounds."""
     cell = made_up.Cell("barriers", "mxnet", "async")
-    known = made_up.result(cell, {"a": 1.0}, metrics={"added_wait_fraction": 0.25})
-    answered = replace(
-        known,
+    return made_up.result(cell, {"a": 1.0}, metrics={"added_wait_fraction": 0.25})
+
+
+def write_answers(folder: Path, mxnet: Result, torch: dict[str, Any]) -> None:
+    """Write what two frameworks answered to an exercise into a folder of results."""
+    answers = with_source(made_up.MACHINE, {"mxnet": mxnet.as_json(), "torch": torch})
+    path = folder / "experiments" / "exercises.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"runs": {"barriers": answers}}))
+
+
+@pytest.mark.parametrize("has_failed", [True, False], ids=["failed", "invalid"])
+def test_an_exercise_s_answer_has_its_counts_its_figures_and_what_failed(
+    barriers: Result, has_failed: bool, tmp_path: Path
+) -> None:
+    with_bounds_and_count = replace(
+        barriers,
         metric_intervals={"added_wait_fraction": (0.0, 1.0)},
         counts={"left_after_wait": Counted(64, 1064, "a profiler", (64,))},
     )
-    path = tmp_path / "experiments" / "exercises.json"
-    path.parent.mkdir()
-    for torch, figure, problem in (
-        (replace(known, problems=("It cannot be",)).as_json(), "0.25", "INVALID: It cannot be."),
-        ({"failed": "it was killed"}, "", "not measured: it was killed"),
-    ):
-        answers = with_source(made_up.MACHINE, {"mxnet": answered.as_json(), "torch": torch})
-        path.write_text(json.dumps({"runs": {"barriers": answers}}))
-        assert write_table("answer barriers", tmp_path).splitlines()[:5] == [
-            "|  | MXNet | PyTorch |",
-            "| --- | --- | --- |",
-            "| `left_after_wait` | 64 of 1,064 |  |",
-            f"| `added_wait_fraction` | 0.25 (0.00–1.00) | {figure} |",
-            f"|  |  | {problem} |",
-        ]
+    if has_failed:
+        torch: dict[str, Any] = {"failed": "it was killed"}
+        torch_figure, torch_problem = "", "not measured: it was killed"
+    else:
+        torch = replace(barriers, problems=("It cannot be",)).as_json()
+        torch_figure, torch_problem = "0.25", "INVALID: It cannot be."
+    write_answers(tmp_path, with_bounds_and_count, torch)
+    assert write_table("answer barriers", tmp_path).splitlines()[:5] == [
+        "|  | MXNet | PyTorch |",
+        "| --- | --- | --- |",
+        "| `left_after_wait` | 64 of 1,064 |  |",
+        f"| `added_wait_fraction` | 0.25 (0.00–1.00) | {torch_figure} |",
+        f"|  |  | {torch_problem} |",
+    ]
+
+
+def test_an_exercise_without_an_answer_is_refused(barriers: Result, tmp_path: Path) -> None:
+    write_answers(tmp_path, barriers, barriers.as_json())
     with pytest.raises(ValueError, match=r"unknown exercise 'overlap' \(known: barriers\)"):
         write_table("answer overlap", tmp_path)
 
@@ -203,34 +246,42 @@ def test_both_frameworks_planted_faults_share_a_table(tmp_path: Path) -> None:
     assert cells[2:] == ["1 of 2", "2 of 2", "1.50 (1.50–1.50)", "1.50 (1.50–1.50)"]
 
 
-@pytest.mark.parametrize("names", [("mxnet", "torch", "jax"), ("torch", "jax")])
-def test_comparisons_and_findings_have_all_frameworks(
+TITLES = {"mxnet": "MXNet", "torch": "PyTorch", "jax": "JAX"}
+all_or_two_frameworks = pytest.mark.parametrize(
+    "names", [("mxnet", "torch", "jax"), ("torch", "jax")], ids=["all", "two"]
+)
+
+
+@all_or_two_frameworks
+def test_a_comparison_s_table_has_all_frameworks(tmp_path: Path, names: tuple[str, ...]) -> None:
+    seconds = {"mxnet": 1.0, "torch": 2.0, "jax": 0.5}
+    cells = []
+    for name in names:
+        cells.append(scaled(made_up.parallel(name, "async"), seconds[name], 0.5))
+        cells.append(scaled(made_up.parallel(name, "sync"), 2 * seconds[name], 0.5))
+    write_json(tmp_path / "comparison.json", made_up.comparison(*cells).as_json())
+    header, _, first_row, *_ = write_table("comparison-answer", tmp_path).splitlines()
+    # A column for each framework with queues, and one for all of them without.
+    assert header.count(" | ") == len(names) + 1
+    *_, without_queues = first_row.split(" | ")
+    assert without_queues.count(" / ") == len(names) - 1
+
+
+@all_or_two_frameworks
+def test_a_table_of_findings_has_all_frameworks(
     root: Path, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
-    seconds = {"mxnet": 1.0, "torch": 2.0, "jax": 0.5}
-    titles = {"mxnet": "MXNet", "torch": "PyTorch", "jax": "JAX"}
-    engines = ("async", "sync")
-    cells = [
-        scaled(made_up.parallel(name, engine), seconds[name] * (1 + (engine == "sync")), 0.5)
-        for name in names
-        for engine in engines
-    ]
-    write_json(tmp_path / "comparison.json", made_up.comparison(*cells).as_json())
-    answers = write_table("comparison-answer", tmp_path).splitlines()
-    # A column for each framework with queues, and one for all of them without.
-    assert answers[0].count(" | ") == len(names) + 1
-    assert answers[2].split(" | ")[-1].count(" / ") == len(names) - 1
-
-    document = json.loads(
-        (root / "benchmarks/results/epyc-avx512-2-cores/allreduce.json").read_text()
-    )
-    finding = {**document["findings"][0], "target": {}, "verdict": ""}
+    path = root / "benchmarks/results/epyc-avx512-2-cores/allreduce.json"
+    document = json.loads(path.read_text())
+    template = {**document["findings"][0], "target": {}, "verdict": ""}
+    numbers = {name: number for number, name in enumerate(names, 1)}
     document["findings"] = [
-        {**finding, "name": f"{name}: time", "estimate": number, "low": number, "high": number}
-        for number, name in enumerate(names, 1)
+        {**template, "name": f"{name}: time", "estimate": number, "low": number, "high": number}
+        for name, number in numbers.items()
     ]
     (tmp_path / "made-up.json").write_text(json.dumps(document))
-    first, _, row, *_ = write_table("findings made-up", tmp_path).splitlines()
-    assert first == f"|  | {' | '.join(titles[name] for name in sorted(names))} |"
-    shown = [cell.strip().split()[0] for cell in row.strip("|").split("|")]
-    assert shown == ["time", *(str(1 + names.index(name)) for name in sorted(names))]
+    header, _, row, *_ = write_table("findings made-up", tmp_path).splitlines()
+    titles = [TITLES[name] for name in sorted(names)]
+    assert header == f"|  | {' | '.join(titles)} |"
+    cells = [cell.strip().split()[0] for cell in row.strip("|").split("|")]
+    assert cells == ["time", *(str(numbers[name]) for name in sorted(names))]

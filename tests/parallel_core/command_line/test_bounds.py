@@ -26,37 +26,38 @@ def commands(
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None
-            yield from commands(found, *names, name)
+            subcommand = command.get_command(context, name)
+            assert subcommand is not None
+            yield from commands(subcommand, *names, name)
 
 
-def numeric(option: click.Parameter) -> bool:
-    own = (
-        isinstance(option.type, Parsed)
-        and option.type.name.startswith("n")
-        and option.type.name != "names"
-    )
-    return own or isinstance(option.type, click.types.IntParamType)
+def is_numeric(option: click.Parameter) -> bool:
+    """Return whether an option takes a number, or a text that we read as numbers."""
+    if isinstance(option.type, Parsed):
+        # Such types are called `number`, `numbers` and the like; `names` are no numbers.
+        return option.type.name.startswith("n") and option.type.name != "names"
+    return isinstance(option.type, click.types.IntParamType)
 
 
 OPTIONS = {
     f"{' '.join(names)} {option.opts[0]}": option
     for names, command in commands()
     for option in command.params
-    if isinstance(option, click.Option) and numeric(option) and not option.multiple
+    if isinstance(option, click.Option) and is_numeric(option) and not option.multiple
 }
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_a_huge_number_is_refused_and_the_help_tells_the_bounds_of_whole_ones(name: str) -> None:
+def test_a_huge_number_is_refused_and_the_help_tells_the_bounds_of_whole_numbers(name: str) -> None:
     option = OPTIONS[name]
-    for value in (10**400,) if option.opts[0] in LARGE else (10**14, 10**19, 10**400):
+    may_be_large = option.opts[0] in LARGE
+    for number in (10**400,) if may_be_large else (10**14, 10**19, 10**400):
         with pytest.raises(click.BadParameter):
-            option.type.convert(str(value), option, None)
+            option.type.convert(str(number), option, None)
     if isinstance(option.type, click.types.IntParamType):
         assert isinstance(option.type, click.IntRange)
-        assert None not in (option.type.min, option.type.max)
+        assert option.type.min is not None
+        assert option.type.max is not None
 
 
 def test_threads_are_counted_over_all_devices_and_workers() -> None:

@@ -21,7 +21,8 @@ FOREIGN = f"{SEQUENCE}{MARKUP}end"
 SHOWN = f"␛]0;title␇␛[2J\N{REPLACEMENT CHARACTER}31m␡{MARKUP}end"
 
 
-def event(category: str, name: str, start: int, length: int, **more: Any) -> dict[str, Any]:
+def event(category: str, name: str, start: int, length: int, **fields: Any) -> dict[str, Any]:
+    """Return an event of a trace in PyTorch's form."""
     return {
         "ph": "X",
         "cat": category,
@@ -30,32 +31,31 @@ def event(category: str, name: str, start: int, length: int, **more: Any) -> dic
         "tid": 1,
         "ts": start,
         "dur": length,
-        **more,
+        **fields,
     }
 
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     """A trace of PyTorch's form, every name in which is foreign."""
-    events: list[dict[str, Any]] = [
-        {
-            "ph": "M",
-            "name": "thread_name",
-            "pid": 1,
-            "tid": 1,
-            "args": {"name": f"thread {FOREIGN}"},
-        },
-        {"ph": "B", "name": f"begun {FOREIGN}", "pid": 1, "tid": 2, "ts": 0},
-        event(f"category {FOREIGN}", "left out", 0, 1),
-    ]
+    thread_name = {
+        "ph": "M",
+        "name": "thread_name",
+        "pid": 1,
+        "tid": 1,
+        "args": {"name": f"thread {FOREIGN}"},
+    }
+    unended = {"ph": "B", "name": f"begun {FOREIGN}", "pid": 1, "tid": 2, "ts": 0}
+    events = [thread_name, unended, event(f"category {FOREIGN}", "left out", 0, 1)]
     for number in range(8):
-        start, of_kernel = 100 * number, {"device": f"0{FOREIGN}", "stream": f"7{FOREIGN}"}
-        called = {"correlation": number + 1}
+        start = 100 * number
+        link = {"correlation": number + 1}
+        on_stream = {"device": f"0{FOREIGN}", "stream": f"7{FOREIGN}", **link}
         events += [
             event("user_annotation", f"phase {FOREIGN} {number}", start, 90),
             event("cpu_op", f"operator {FOREIGN}", start, 50),
-            event("cuda_runtime", f"call {FOREIGN}", start, 5, args=called),
-            event("kernel", f"k {FOREIGN}", start + 10, 60, args={**of_kernel, **called}),
+            event("cuda_runtime", f"call {FOREIGN}", start, 5, args=link),
+            event("kernel", f"k {FOREIGN}", start + 10, 60, args=on_stream),
         ]
     properties = [{"id": f"0{FOREIGN}", "name": f"H100 {FOREIGN}"}]
     document = {"schemaVersion": 1, "traceEvents": events, "deviceProperties": properties}
@@ -64,36 +64,51 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_trace_s_names(program: RunProgram, trace: Path) -> None:
-    for ranks in (1, 2):
-        paths = [trace.with_name(f"{rank}.json") for rank in range(ranks)]
-        for path in paths:
-            path.write_bytes(trace.read_bytes())
-        done = program("trace", *map(str, paths))
-        assert (done.returncode, controls(done.stdout + done.stderr)) == (0, set())
-        # Words of its own may stand on several lines.
-        assert SHOWN in done.stdout
-    printed = program("trace", str(trace), "--json", "-").stdout
-    assert controls(printed) == set()
-    operations = json.loads(printed)["cases"][0]["operations"]
-    assert [one["name"] for one in operations] == [f"k {FOREIGN}"]
+def printed_without_controls(program: RunProgram, *arguments: str) -> str:
+    """Return what a command prints, and check that no terminal would obey it."""
+    done = program(*arguments)
+    assert done.returncode == 0
+    assert controls(done.stdout + done.stderr) == set()
+    return done.stdout
 
 
-def test_a_comparison_s_names_and_reasons(program: RunProgram, tmp_path: Path) -> None:
-    found = comparison(
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_trace_s_names_are_printed_as_text(program: RunProgram, trace: Path, ranks: int) -> None:
+    paths = [trace.with_name(f"{rank}.json") for rank in range(ranks)]
+    for path in paths:
+        path.write_bytes(trace.read_bytes())
+    # The program's own words may stand on several lines.
+    assert SHOWN in printed_without_controls(program, "trace", *map(str, paths))
+
+
+def test_a_trace_s_names_are_kept_in_json(program: RunProgram, trace: Path) -> None:
+    text = printed_without_controls(program, "trace", str(trace), "--json", "-")
+    operations = json.loads(text)["cases"][0]["operations"]
+    assert [operation["name"] for operation in operations] == [f"k {FOREIGN}"]
+
+
+def test_a_comparison_s_names_and_reasons_are_printed_as_text(
+    program: RunProgram, tmp_path: Path
+) -> None:
+    compared = comparison(
         measured(parallel("torch"), (1.0, 1.1)), failed(parallel("mxnet"), reason=FOREIGN)
     )
-    of_result = (("backend", "version"), ("data",), ("explanation",), ("cases", 0, "name"))
-    results = [("cells", 0, "results", process) for process in (0, 1)]
-    places = [("command",), *((*result, *place) for result in results for place in of_result)]
-    text = json.dumps(written(found, *((place, FOREIGN) for place in places)))
-    for folder in ("old", "new"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "comparison.json").write_text(text)
-    for command in (("report", "new"), ("diff", "old", "new")):
-        done = program(command[0], *(str(tmp_path / folder) for folder in command[1:]))
-        assert (done.returncode, controls(done.stdout + done.stderr)) == (0, set())
-    assert SHOWN in program("report", str(tmp_path / "new")).stdout
+    foreign_keys: list[tuple[str | int, ...]] = [("command",)]
+    for process in (0, 1):
+        result = ("cells", 0, "results", process)
+        foreign_keys += [
+            (*result, "backend", "version"),
+            (*result, "data"),
+            (*result, "explanation"),
+            (*result, "cases", 0, "name"),
+        ]
+    document = written(compared, *((keys, FOREIGN) for keys in foreign_keys))
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / "comparison.json").write_text(json.dumps(document))
+    printed_without_controls(program, "diff", str(old), str(new))
+    assert SHOWN in printed_without_controls(program, "report", str(new))
 
 
 ENGINE = f"""
@@ -105,11 +120,13 @@ class Net:
 """
 
 
-def test_an_engine_s_error(tmp_path: Path) -> None:
+def test_an_engine_s_error_is_printed_as_text(tmp_path: Path) -> None:
     path = tmp_path / "engine.py"
     path.write_text(ENGINE)
     # In a separate process, where the engine becomes known by its name.
     command = [sys.executable, "-m", "parallel_core", "run", "barriers", "--backend", f"{path}:Net"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, controls(done.stderr), done.stderr.count("\n")) == (2, set(), 1)
+    assert done.returncode == 2
+    assert controls(done.stderr) == set()
+    assert done.stderr.count("\n") == 1
     assert SHOWN in done.stderr

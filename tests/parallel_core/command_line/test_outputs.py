@@ -4,6 +4,7 @@ import json
 import shutil
 from itertools import permutations, product
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from rich.console import Console
@@ -20,26 +21,37 @@ Words = tuple[str, ...]
 RUN = ("run", "building-blocks", "--backend", "numpy")
 TRAIN = ("run", "data-parallel", "--backend", "numpy")
 COMPARE = ("compare", "building-blocks", "--backends", "numpy", "--engines", "sync")
-INPUTS: tuple[tuple[Words, Words, Words], ...] = (
-    (("trace", "trace.json"), ("--json",), ("trace.json",)),
-    (("trace", "traces"), ("--json",), ("traces/rank1.json",)),
-    (("diff", "old", "new"), ("--json",), ("old/comparison.json", "new/comparison.json")),
-    (
+
+
+class Reading(NamedTuple):
+    """A command, the options by which it writes files, and the files that it reads."""
+
+    command: Words
+    options: Words
+    """An empty one is an output without an option."""
+    inputs: Words
+
+
+INPUTS = (
+    Reading(("trace", "trace.json"), ("--json",), ("trace.json",)),
+    Reading(("trace", "traces"), ("--json",), ("traces/rank1.json",)),
+    Reading(("diff", "old", "new"), ("--json",), ("old/comparison.json", "new/comparison.json")),
+    Reading(
         ("diff", "old/comparison.json", "new"),
         ("--json",),
         ("old/comparison.json", "new/comparison.json"),
     ),
-    ((*COMPARE, "--like", "old"), ("--json",), ("old/comparison.json",)),
-    (
+    Reading((*COMPARE, "--like", "old"), ("--json",), ("old/comparison.json",)),
+    Reading(
         (*COMPARE, "--out", "new-folder"),
         ("--json",),
         ("new-folder/comparison.json", "new-folder/report.html"),
     ),
-    (("profile",), ("--json",), ("program.py",)),
-    ((*TRAIN, "--data-dir", "data"), ("--json", "--trace"), ("data/labels.gz",)),
-    ((*TRAIN, "--checkpoint", "data"), ("--json", "--trace"), ("data/checkpoint.npz",)),
-    (("lab", "check", "queue"), ("--json",), ("queue/engine.py", "queue/README.md")),
-    (("report", "old/report.html"), ("",), ("old/report.html",)),
+    Reading(("profile",), ("--json",), ("program.py",)),
+    Reading((*TRAIN, "--data-dir", "data"), ("--json", "--trace"), ("data/labels.gz",)),
+    Reading((*TRAIN, "--checkpoint", "data"), ("--json", "--trace"), ("data/checkpoint.npz",)),
+    Reading(("lab", "check", "queue"), ("--json",), ("queue/engine.py", "queue/README.md")),
+    Reading(("report", "old/report.html"), ("",), ("old/report.html",)),
 )
 OUTPUTS = (
     (("trace", "trace.json"), ("--json", "--timeline")),
@@ -49,6 +61,7 @@ OUTPUTS = (
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with everything that commands read, and a link to itself."""
     for name in ("old", "new", "traces", "data"):
         (tmp_path / name).mkdir()
     for path in ("old/comparison.json", "old/report.html", "new/comparison.json"):
@@ -64,36 +77,41 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def content(folder: Path) -> dict[Path, bytes]:
+    """Return what each file of a folder holds."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def refused(program: RunProgram, folder: Path, *arguments: str) -> None:
+def assert_refused(program: RunProgram, folder: Path, *arguments: str) -> None:
+    """Check that a command says one line, and changes no file."""
     before = content(folder)
     done = program(*arguments)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), arguments
+    assert done.returncode == 2, arguments
+    assert done.stdout == "", arguments
+    assert done.stderr.count("\n") == 1, arguments
     assert content(folder) == before
 
 
-@pytest.mark.parametrize(("command", "options", "inputs"), INPUTS)
+@pytest.mark.parametrize("reading", INPUTS, ids=lambda reading: " ".join(reading.command[:2]))
 def test_what_is_read_is_not_written_over(
-    program: RunProgram, folder: Path, command: Words, options: Words, inputs: Words
+    program: RunProgram, folder: Path, reading: Reading
 ) -> None:
-    rest = ("--", "python", "program.py") if command[0] == "profile" else ()
-    for option, read, way in product(
-        options, inputs, ("{}", "{here}/{}", "./old/../{}", "link/{}")
-    ):
-        given = (option, way.format(read, here=folder)) if option else ()
-        refused(program, folder, *command, *given, *rest)
+    profiled = ("--", "python", "program.py") if reading.command[0] == "profile" else ()
+    for option, path in product(reading.options, reading.inputs):
+        # However the file is called.
+        for output in (path, f"{folder}/{path}", f"./old/../{path}", f"link/{path}"):
+            output_words = (option, output) if option else ()
+            assert_refused(program, folder, *reading.command, *output_words, *profiled)
 
 
 @pytest.mark.parametrize(("command", "options"), OUTPUTS)
 def test_two_outputs_are_two_files(
     program: RunProgram, folder: Path, command: Words, options: Words
 ) -> None:
-    for (first, second), path in product(permutations(options, 2), ("out.svg", "-")):
-        refused(
-            program, folder, *command, first, path, second, path if path == "-" else f"link/{path}"
-        )
+    for first_option, second_option in permutations(options, 2):
+        same_file = (first_option, "out.svg", second_option, "link/out.svg")
+        assert_refused(program, folder, *command, *same_file)
+        standard_output = (first_option, "-", second_option, "-")
+        assert_refused(program, folder, *command, *standard_output)
 
 
 @pytest.mark.parametrize(

@@ -51,60 +51,64 @@ def test_a_trace_of_ours_becomes_figures_and_a_picture(tmp_path: Path, name: str
     path, picture = tmp_path / name, tmp_path / "picture [bold].SVG"
     write_trace_file(OURS, path)
     done = shown(path, "--timeline", picture)
-    assert (done.exit_code, done.stderr) == (0, "")
-    for text in (
-        "torch 2.13.0, async engine: 3 spans",
-        "compute",
-        "copy",
-        *OURS.notes,
-        str(picture),
-    ):
+    assert done.exit_code == 0
+    assert done.stderr == ""
+    source = "torch 2.13.0, async engine: 3 spans"
+    for text in (source, "compute", "copy", *OURS.notes, str(picture)):
         assert text in done.stdout
     assert "<svg" in picture.read_text()
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_trace_of_a_case_that_the_profiler_slowed_down_says_so(tmp_path: Path, name: str) -> None:
+    path, picture = tmp_path / name, tmp_path / "picture.svg"
     # 1 μs by the trace, of a case that takes half as long.
     write_trace_file(replace(OURS, timed={"run and copy": 0.5e-6}), path)
     done = shown(path, "--timeline", picture, "--json", "-")
     (case,) = json.loads(done.stdout)["cases"]
-    assert (case["slowdown"], case["hidden_share"]) == (2, pytest.approx(0.8))
+    assert case["slowdown"] == 2
+    assert case["hidden_share"] == pytest.approx(0.8)
     warning = "slowed down by the profiler: 2.0 × the time"
     assert warning in done.stderr
     assert warning in picture.read_text()
 
 
 @pytest.mark.parametrize(
-    "whole", [RECORDED_STEPS, RECORDED_STEPS - 1], ids=["at its end", "in a step"]
+    "whole_steps", [RECORDED_STEPS, RECORDED_STEPS - 1], ids=["at its end", "in a step"]
 )
 def test_trace_and_profile_give_one_figure_wherever_the_recording_ended(
-    tmp_path: Path, whole: int
+    tmp_path: Path, whole_steps: int
 ) -> None:
-    path, plain = tmp_path / "trace.json.gz", tmp_path / "plain"
-    plain.write_bytes(b"\n" + gzip.decompress((TRACES / "ddp-buckets.json.gz").read_bytes()))
-    pack_trace(plain, path, whole)
+    path, unpacked = tmp_path / "trace.json.gz", tmp_path / "plain"
+    unpacked.write_bytes(b"\n" + gzip.decompress((TRACES / "ddp-buckets.json.gz").read_bytes()))
+    pack_trace(unpacked, path, whole_steps)
     document = figures(path)
     (case,) = document["cases"]
-    by_profile = step_figures(recorded("ddp-buckets"), whole)
+    by_profile = step_figures(recorded("ddp-buckets"), whole_steps)
     assert case["steps"]["account"] == asdict(answer([by_profile]))["step"]
-    hidden, exchanged = (
-        case["parts"][name] for name in ("hidden_exchange_seconds", "exchange_seconds")
-    )
-    assert exchanged == pytest.approx(by_profile.exchange_seconds * whole)
+    hidden = case["parts"]["hidden_exchange_seconds"]
+    exchanged = case["parts"]["exchange_seconds"]
+    assert exchanged == pytest.approx(by_profile.exchange_seconds * whole_steps)
     assert hidden / exchanged == pytest.approx(by_profile.hidden_exchange_share)
     # The shares are of the recording here, and of the median step there.
-    queues = [one["queue"] for one in case["queues"] if one["device"] != HOST_DEVICE]
-    assert queues == [one.queue for one in by_profile.queues]
+    on_devices = [queue for queue in case["queues"] if queue["device"] != HOST_DEVICE]
+    assert [queue["queue"] for queue in on_devices] == [queue.queue for queue in by_profile.queues]
     assert document["interference"] == []
 
 
-def test_a_file_that_was_cut_off_is_shown_with_a_note_and_one_that_is_no_trace_refused(
-    tmp_path: Path,
-) -> None:
+def test_a_file_that_was_cut_off_is_shown_with_a_note(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     write_trace_file(OURS, path)
-    path.write_bytes(path.read_bytes()[: path.read_bytes().index(b'"copy","cat"')])
+    whole_file = path.read_bytes()
+    path.write_bytes(whole_file[: whole_file.index(b'"copy","cat"')])
     done = shown(path)
     assert done.exit_code == 0
     assert "2 spans" in done.stdout
     assert "it was cut off" in done.stdout
+
+
+def test_a_file_that_is_no_trace_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
     path.write_text("[]")
     refused = shown(*sorted(PROCESSES.iterdir()), path)
     assert isinstance(refused.exception, RequestError)
@@ -117,15 +121,17 @@ def test_several_files_are_ranks_with_one_table_and_each_as_if_alone_in_json(
     path, picture = tmp_path / "figures.json", tmp_path / "picture.svg"
     files = sorted(PROCESSES.iterdir())
     done = shown(*files, "--json", path, "--timeline", picture)
-    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.exit_code == 0
+    assert done.stderr == ""
     assert "2 ranks" in done.stdout
     assert "straggler: rank 1" in done.stdout
     assert "rank 1 cpu" in picture.read_text()
     document = json.loads(path.read_text())
     assert document["ranks"][1] == {"rank": 1, "file": str(files[1]), **figures(files[1])}
-    assert document["summary"]["straggler"] == 1
-    assert [one["rank"] for one in document["summary"]["by_rank"]] == [0, 1]
-    assert document["summary"]["spread"]["waited_seconds"]["most_rank"] == 0
+    summary = document["summary"]
+    assert summary["straggler"] == 1
+    assert [row["rank"] for row in summary["by_rank"]] == [0, 1]
+    assert summary["spread"]["waited_seconds"]["most_rank"] == 0
 
 
 def test_a_folder_stands_for_the_traces_in_it() -> None:
@@ -134,41 +140,48 @@ def test_a_folder_stands_for_the_traces_in_it() -> None:
 
 def test_kernels_that_a_regular_expression_names_communicate_too() -> None:
     file = GPUS / "rank-0.json.gz"
-    (before,), (after,) = (
-        figures(file, *more)["cases"]
-        for more in ((), ("--communication", "embedding|elementwise_kernel"))
-    )
-    assert after["communication_seconds"] > before["communication_seconds"]
-    assert after["compute_seconds"] < before["compute_seconds"]
+    (case,) = figures(file)["cases"]
+    names = "embedding|elementwise_kernel"
+    (case_with_names,) = figures(file, "--communication", names)["cases"]
+    assert case_with_names["communication_seconds"] > case["communication_seconds"]
+    assert case_with_names["compute_seconds"] < case["compute_seconds"]
 
 
 def test_operations_that_no_launch_is_linked_to_are_counted_and_said() -> None:
     done = shown(GPUS.parent / "one_gpu" / "h100_launched_before.json.gz", "--json", "-")
-    assert "60 of 120 operations on devices were launched before the recording began" in " ".join(
-        done.stderr.split()
-    )
+    note = "60 of 120 operations on devices were launched before the recording began"
+    assert note in " ".join(done.stderr.split())
     assert json.loads(done.stdout)["unlinked_operations"] == 60
 
 
-def test_one_step_of_all_ranks_is_shown_or_the_file_without_it_named() -> None:
-    every, one = (figures(GPUS, *more)["summary"] for more in ((), ("--step", "551")))
-    assert 0 < one["matched_collectives"] < every["matched_collectives"]
-    assert all(
-        a["seconds"] < b["seconds"] for a, b in zip(one["by_rank"], every["by_rank"], strict=True)
-    )
+def test_a_single_step_of_all_ranks_is_shown() -> None:
+    all_steps = figures(GPUS)["summary"]
+    single_step = figures(GPUS, "--step", "551")["summary"]
+    assert 0 < single_step["matched_collectives"] < all_steps["matched_collectives"]
+    for of_step, of_all in zip(single_step["by_rank"], all_steps["by_rank"], strict=True):
+        assert of_step["seconds"] < of_all["seconds"]
+
+
+def test_a_step_that_a_file_lacks_is_refused_with_the_file_s_name() -> None:
     refused = shown(GPUS, "--step", "3")
     assert isinstance(refused.exception, RequestError)
-    assert "rank-0.json.gz cannot be cut: it has no step 3, but 551 to 552" in str(
-        refused.exception
-    )
+    message = "rank-0.json.gz cannot be cut: it has no step 3, but 551 to 552"
+    assert message in str(refused.exception)
 
 
-# As Holistic Trace Analysis has it, of whole microseconds; and with 30 nanoseconds.
 @pytest.mark.parametrize(
-    ("more", "waits"), [((), (104e-6, 0)), (("--kernel-delay", "30"), (0, 104e-6))]
+    ("options", "kernel_wait", "other_wait"),
+    [
+        # As Holistic Trace Analysis has it, of whole microseconds.
+        ((), 104e-6, 0),
+        # With 30 nanoseconds.
+        (("--kernel-delay", "30"), 0, 104e-6),
+    ],
 )
 def test_what_counts_as_the_device_s_own_delay_can_be_told(
-    more: tuple[str, ...], waits: tuple[float, float]
+    options: tuple[str, ...], kernel_wait: float, other_wait: float
 ) -> None:
-    first = figures(FOLDER / "two_streams.json.gz", *more)["cases"][0]["idleness"][0]
-    assert (first["kernel_wait_seconds"], first["other_wait_seconds"]) == waits
+    case = figures(FOLDER / "two_streams.json.gz", *options)["cases"][0]
+    first_stream = case["idleness"][0]
+    assert first_stream["kernel_wait_seconds"] == kernel_wait
+    assert first_stream["other_wait_seconds"] == other_wait

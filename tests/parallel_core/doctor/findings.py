@@ -14,16 +14,19 @@ FINE: StateAndCommand = ("fine", None)
 
 def by_name(findings: Iterable[Finding]) -> dict[str, StateAndCommand]:
     """Return each finding's state and command, by its name; fail if two have one name."""
-    listed = [*findings]
-    states = {finding.name: (finding.state, command(finding)) for finding in listed}
-    assert len(states) == len(listed)
+    states: dict[str, StateAndCommand] = {}
+    for finding in findings:
+        assert finding.name not in states
+        states[finding.name] = (finding.state, command(finding))
     return states
 
 
 def command(finding: Finding) -> str | None:
+    """Return the command that helps against a finding, if there is one."""
     return finding.cause_and_command["command"]
 
 
 def cause(finding: Finding) -> str:
+    """Return what a finding comes from, which must be known."""
     assert finding.diagnosis is not None
     return finding.diagnosis.cause

@@ -22,55 +22,61 @@ NO_CODE = "its binary holds no code for this GPU: no kernel image is available"
 
 
 def on_gpus(framework: str, gpus: Gpus) -> Attempt:
+    """Return an attempt with a framework that works and sees these GPUs."""
     return Attempt(framework, (Probe(framework, "async", "1", gpus),))
 
 
 def examined(
     cards: Sequence[Gpu], framework: str, gpus: Gpus, environment: dict[str, str]
 ) -> list[Finding]:
+    """Return what is found of the driver's cards, and of the GPUs that a framework sees."""
     return list(examine_gpus(cards, [on_gpus(framework, gpus)], environment))
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"),
+    ("reason", "expected_cause"),
     [
         (NO_CODE, "holds no machine code for this GPU"),
         ("the process died of SIGSEGV", "the process died of SIGSEGV"),
     ],
 )
 def test_a_gpu_that_cannot_compute_says_why(
-    monkeypatch: pytest.MonkeyPatch, reason: str, said: str
+    monkeypatch: pytest.MonkeyPatch, reason: str, expected_cause: str
 ) -> None:
-    monkeypatch.setattr(
-        doctor_gpus, "reason_against", lambda *gpu: reason if gpu[:2] == ("torch", 1) else ""
-    )
-    gpus = Gpus("CUDA 12.6", tuple(Gpu(n, "a GPU", 1, "9.0") for n in range(2)))
-    first, second = examined((), "torch", gpus, {})
-    assert (first.state, second.state) == ("fine", "broken")
-    assert said in cause(second)
+    def reason_against(framework: str, index: int, *_: object) -> str:
+        return reason if (framework, index) == ("torch", 1) else ""
+
+    monkeypatch.setattr(doctor_gpus, "reason_against", reason_against)
+    gpus = Gpus("CUDA 12.6", (Gpu(0, "a GPU", 1, "9.0"), Gpu(1, "a GPU", 1, "9.0")))
+    working, broken = examined((), "torch", gpus, {})
+    assert working.state == "fine"
+    assert broken.state == "broken"
+    assert expected_cause in cause(broken)
 
 
 def test_a_card_is_told_with_memory_driver_and_capability(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_gpus, "reason_against", lambda *_: "")
-    card, usable = examined(
-        (CARD,), "torch", Gpus("CUDA 12.6", (Gpu(0, CARD.name, 2**30, "8.0"),)), {}
-    )
+    gpus = Gpus("CUDA 12.6", (Gpu(0, CARD.name, 2**30, "8.0"),))
+    card, usable = examined((CARD,), "torch", gpus, {})
     assert card.text == "NVIDIA A100, 40.0 GiB, driver 550.54, compute capability 8.0"
     assert card.figures.keys() == {"name", "memory_bytes", "driver", "compute_capability"}
     assert usable.text == "an addition on it works; NVIDIA A100, 1.0 GiB, compute capability 8.0"
 
 
 ON_CPU = "parallel-core run parallel --backend {} --device-kind cpu"
-HIDDEN, NONE, CHOSEN = ({"CUDA_VISIBLE_DEVICES": chosen} for chosen in ("-1", "", "0,-1"))
+HIDDEN, NONE, CHOSEN = (
+    {"CUDA_VISIBLE_DEVICES": "-1"},
+    {"CUDA_VISIBLE_DEVICES": ""},
+    {"CUDA_VISIBLE_DEVICES": "0,-1"},
+)
 INITIALISED = f'{shlex.quote(sys.executable)} -c "import torch; torch.cuda.init()"'
-TORCH_FOR_CUDA, MXNET_FOR_CUDA = (
-    for_shell(Diagnosis("", repair)).command
-    for repair in (CUDA_12_TORCH, f"pip uninstall --yes mxnet && {install_command('mxnet-cu112')}")
-)
-CUDA, NEW, KNOWN = (
-    Gpus("CUDA 12.6", failure=failure)
-    for failure in (None, Diagnosis("something new"), Diagnosis("known", "mend it"))
-)
+TORCH_FOR_CUDA = for_shell(Diagnosis("", CUDA_12_TORCH)).command
+MXNET_FOR_CUDA = for_shell(
+    Diagnosis("", f"pip uninstall --yes mxnet && {install_command('mxnet-cu112')}")
+).command
+CUDA = Gpus("CUDA 12.6")
+NEW = Gpus("CUDA 12.6", failure=Diagnosis("something new"))
+KNOWN = Gpus("CUDA 12.6", failure=Diagnosis("known", "mend it"))
 
 
 @pytest.mark.parametrize(
@@ -99,8 +105,11 @@ def test_what_a_framework_makes_of_the_gpus(
     command: str | None,
 ) -> None:
     findings = examined(cards, framework, gpus, environment)
-    assert [*by_name(findings).values()] == [*(FINE for _ in cards), (state, command)]
-    assert gpus.failure is None or gpus.failure.cause in cause(findings[-1])
+    *of_cards, of_framework = by_name(findings).values()
+    assert of_cards == [FINE] * len(cards)
+    assert of_framework == (state, command)
+    if gpus.failure is not None:
+        assert gpus.failure.cause in cause(findings[-1])
 
 
 FIELD = (
@@ -142,5 +151,5 @@ def test_the_driver_s_answer_is_read(
     path = tmp_path / "nvidia-smi"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    said = ask_driver()
-    assert (said.command if isinstance(said, Diagnosis) else said) == answer
+    cards = ask_driver()
+    assert (cards.command if isinstance(cards, Diagnosis) else cards) == answer

@@ -15,12 +15,16 @@ from tests.parallel_core.doctor.findings import by_name, cause, command
 QUIET = machine.MachineWatch(1.0, 2, 0.0, 0.0, 0.0, None, None)
 
 
-@pytest.mark.parametrize(("share", "state"), [(None, "absent"), (0.01, "fine"), (0.45, "doubtful")])
-def test_what_other_programs_take_of_the_cores(share: float | None, state: str) -> None:
-    finding = host.examine_load(replace(QUIET, others_share=share))
-    assert (finding.state, finding.figures["others_share"]) == (state, share)
-    assert (finding.diagnosis is not None) == (state == "doubtful")
-    assert ("45 %" in finding.text) == (state == "doubtful")
+@pytest.mark.parametrize(
+    ("others_share", "state"), [(None, "absent"), (0.01, "fine"), (0.45, "doubtful")]
+)
+def test_what_other_programs_take_of_the_cores(others_share: float | None, state: str) -> None:
+    finding = host.examine_load(replace(QUIET, others_share=others_share))
+    assert finding.state == state
+    assert finding.figures["others_share"] == others_share
+    is_doubtful = state == "doubtful"
+    assert (finding.diagnosis is not None) == is_doubtful
+    assert ("45 %" in finding.text) == is_doubtful
 
 
 @pytest.fixture
@@ -31,7 +35,8 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def bad_files(folder: Path) -> Path:
+def write_damaged_data(folder: Path) -> Path:
+    """Write files of the data's names that were cut off, and return their folder."""
     folder.mkdir(parents=True)
     for name in dataset.FILES:
         (folder / name).write_bytes(b"cut off")
@@ -45,16 +50,20 @@ def test_data_that_are_nowhere_are_no_failure(nowhere: Path) -> None:
     assert list(nowhere.iterdir()) == []
 
 
-def test_altered_data_are_reported_by_file(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = bad_files(nowhere / "cache" / "parallel-core" / "fashion-mnist")
+def test_damaged_data_in_the_cache_are_to_be_removed(nowhere: Path) -> None:
+    folder = write_damaged_data(nowhere / "cache" / "parallel-core" / "fashion-mnist")
     assert by_name([host.examine_data()]) == {"Fashion-MNIST": ("broken", f"rm -r {folder}")}
-    own = bad_files(nowhere / "own")
-    # A folder that is named is never removed, however it is written.
-    for named in (f"{own}", f"{own}/"):
-        monkeypatch.setenv("PARALLEL_CORE_DATA", named)
-        finding = host.examine_data()
-        assert f"{own}/train-images-idx3-ubyte is not the original" in cause(finding)
-        assert by_name([finding]) == {"Fashion-MNIST": ("broken", "unset PARALLEL_CORE_DATA")}
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_folder_of_damaged_data_that_is_named_is_never_removed(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    folder = write_damaged_data(nowhere / "own")
+    monkeypatch.setenv("PARALLEL_CORE_DATA", f"{folder}{end}")
+    finding = host.examine_data()
+    assert f"{folder}/train-images-idx3-ubyte is not the original" in cause(finding)
+    assert by_name([finding]) == {"Fashion-MNIST": ("broken", "unset PARALLEL_CORE_DATA")}
 
 
 @pytest.mark.parametrize(
@@ -71,12 +80,12 @@ def test_altered_data_are_reported_by_file(nowhere: Path, monkeypatch: pytest.Mo
 )
 def test_a_variable_that_harms_is_found(environment: dict[str, str], unset: str) -> None:
     (finding,) = host.examine_settings({"HOME": "/root", **environment})
-    assert (finding.name, finding.state, command(finding)) == (
-        next(iter(environment)),
-        "doubtful",
-        unset,
-    )
-    assert all(f"{name}={value}" in cause(finding) for name, value in environment.items())
+    first_name, *_ = environment
+    assert finding.name == first_name
+    assert finding.state == "doubtful"
+    assert command(finding) == unset
+    for name, value in environment.items():
+        assert f"{name}={value}" in cause(finding)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,13 @@
 """The catalogue is true, and `--explain` says of every experiment what is asked, how, and how to
 read it.
-
-One experiment, one place: a module in a chapter's package is all that a new one takes.
 """
 
 import ast
-import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
-from io import StringIO
 from pathlib import Path
 
 import click
@@ -26,12 +22,11 @@ from parallel_core.command_line import cli
 from parallel_core.command_line import run as command
 from parallel_core.command_line.compare import known_experiments
 from parallel_core.command_line.launch import launch
-from parallel_core.experiments import EXPERIMENTS, Experiment, automatic_parallelism
+from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.automatic_parallelism import overlap
 from parallel_core.experiments.explanation import HEADINGS, explanation
 from parallel_core.experiments.runner.declaration import OF_COPIES
-from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import Chosen, show_catalogue
 from parallel_core.terminal.result import show_again
 from tests.parallel_core.comparison.made_up import PLAN
@@ -42,17 +37,26 @@ ALL = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENT
 
 
 def command_of(experiment: Experiment) -> click.Command:
-    found = command.run.get_command(click.Context(command.run), experiment.name)
-    assert found is not None
-    return found
+    """Return the command that runs an experiment."""
+    experiment_command = command.run.get_command(click.Context(command.run), experiment.name)
+    assert experiment_command is not None
+    return experiment_command
 
 
 def options_of(command: click.Command) -> set[str]:
-    return {
-        name
-        for parameter in command.params
-        for name in (*parameter.opts, *parameter.secondary_opts)
-    }
+    """Return the options that a command takes, such as `--size`."""
+    options: set[str] = set()
+    for parameter in command.params:
+        options.update(parameter.opts, parameter.secondary_opts)
+    return options
+
+
+def as_words(options: Mapping[str, object]) -> list[str]:
+    """Return options as the words of a command line."""
+    words = []
+    for name, value in options.items():
+        words += [f"--{name}", str(value)]
+    return words
 
 
 @ALL
@@ -62,10 +66,11 @@ def test_its_command_takes_the_options_of_a_comparison(
     command = command_of(experiment)
     assert command.help == experiment.question
     for options in experiment.options.values():
-        assert {f"--{name}" for name in (*options, *experiment.calibrated)} <= options_of(command)
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        # Parsed and not run: a value that a command refuses would fail here.
-        command.make_context(experiment.name, ["--backend", "numpy", *words])
+        names = {f"--{name}" for name in (*options, *experiment.calibrated)}
+        assert names <= options_of(command)
+        # A value that the command refuses would fail here.
+        words = ["--backend", "numpy", *as_words(options)]
+        command.make_context(experiment.name, words)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +84,12 @@ def test_the_command_that_repeats_a_run_has_its_sizes(
     backend = backends.load("numpy", 1 if name == "small-ops" else 2, threads_per_device=1)
     experiment, options = EXPERIMENTS[name], small(name)
     result = experiment.run(backend, **options)
+    # Such as "Again: parallel-core run overlap --backend numpy".
     again, *_ = printed(show_again, result, {"backend": "numpy"}).strip().splitlines()
-    _, _, _, _, *words = shlex.split(again)
+    _again, _program, _run, _experiment, *words = shlex.split(again)
     parsed = command_of(experiment).make_context(name, words).params
-    assert {one: parsed[one] for one in experiment.calibrated} == {
-        one: options[one] for one in experiment.calibrated
-    }
+    for size in experiment.calibrated:
+        assert parsed[size] == options[size], size
 
 
 def texts_of(experiment: Experiment) -> Iterator[str]:
@@ -100,12 +105,10 @@ def texts_of(experiment: Experiment) -> Iterator[str]:
 def test_an_option_that_its_text_names_is_one_of_its_command_or_of_launch(
     experiment: Experiment,
 ) -> None:
-    named = {
-        option
-        for text in texts_of(experiment)
-        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)
-    }
-    assert named <= options_of(command_of(experiment)) | options_of(launch)
+    known_options = options_of(command_of(experiment)) | options_of(launch)
+    for text in texts_of(experiment):
+        named_options = re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)
+        assert set(named_options) <= known_options
 
 
 @ALL
@@ -115,90 +118,91 @@ def test_python_can_run_it_and_a_comparison_gives_it_the_devices_that_it_needs(
     assert callable(getattr(parallel_core, f"run_{experiment.name.replace('-', '_')}"))
     plan = replace(PLAN, experiments=(experiment,), devices=1)
     words = plan.command(plan.cells[:1], {}, turn=1)[-1].split()
-    assert int(words[words.index("--devices") + 1]) >= experiment.devices
+    devices = int(words[words.index("--devices") + 1])
+    assert devices >= experiment.devices
 
 
 def test_a_comparison_is_of_the_demonstrations_unless_asked_for_more() -> None:
-    assert known_experiments((), with_exercises=False) == (
-        "async",
-        "parallel",
-        "overlap",
-        "data-parallel",
-    )
+    demonstrations = known_experiments((), with_exercises=False)
+    assert demonstrations == ("async", "parallel", "overlap", "data-parallel")
     assert known_experiments((), with_exercises=True) == tuple(EXPERIMENTS)
-    assert known_experiments(("overlap", "async", "overlap"), with_exercises=False) == (
-        "overlap",
-        "async",
-    )
+    named = known_experiments(("overlap", "async", "overlap"), with_exercises=False)
+    assert named == ("overlap", "async")
     with pytest.raises(click.UsageError, match="--all names every experiment already"):
         known_experiments(("overlap",), with_exercises=True)
 
 
 @pytest.mark.parametrize("width", [80, 60])
 def test_the_listing_fits_a_terminal_and_loses_nothing(width: int) -> None:
-    console = terminal_console(width=width, file=StringIO())
-    show_catalogue(EXPERIMENTS.values(), ("numpy",), console)
-    assert isinstance(console.file, StringIO)
-    printed = console.file.getvalue()
-    lines, words = printed.splitlines(), set(printed.split())
-    assert max(map(len, lines)) <= width
+    listing = printed(show_catalogue, EXPERIMENTS.values(), ("numpy",), width=width)
+    lines = listing.splitlines()
+    words = set(listing.split())
+    numbers = set(listing.replace(",", " ").split())
+    assert all(len(line) <= width for line in lines)
     for experiment in EXPERIMENTS.values():
         assert any(line.split()[:1] == [experiment.name] for line in lines)
         assert set(experiment.summary.split()) <= words
-        assert {*experiment.contains} <= words
-        assert {str(exercise.number) for exercise in experiment.exercises} <= set(
-            printed.replace(",", " ").split()
-        )
+        assert set(experiment.contains) <= words
+        for exercise in experiment.exercises:
+            assert str(exercise.number) in numbers
 
 
-def told_by(experiment: str, *options: str) -> str:
-    done = CliRunner().invoke(
-        cli, ["run", experiment, "--explain", *options], catch_exceptions=False
-    )
+def explained(experiment: str, *options: str) -> str:
+    """Return what `run EXPERIMENT --explain` prints."""
+    arguments = ["run", experiment, "--explain", *options]
+    done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
+
+
+def variants_explained(experiment: str, *options: str) -> str:
+    """Return what `run EXPERIMENT --explain` prints of variants."""
+    return explained(experiment, *options).split("\nVariants")[1]
 
 
 @ALL
 def test_it_explains_all_parts_and_the_command_prints_them_without_a_backend(
     experiment: Experiment,
 ) -> None:
-    told, printed = explanation(experiment), told_by(experiment.name)
-    assert told.question.endswith("?")
-    assert told.question.split()[-1] in printed
-    assert tuple(heading for heading, _ in told.parts) == HEADINGS
-    assert [heading for heading in HEADINGS if f"\n{heading}\n" not in printed] == []
+    parts, text = explanation(experiment), explained(experiment.name)
+    assert parts.question.endswith("?")
+    assert parts.question.split()[-1] in text
+    assert tuple(heading for heading, _ in parts.parts) == HEADINGS
+    for heading in HEADINGS:
+        assert f"\n{heading}\n" in text
+    first_of_book = dict(parts.parts)["Book"][0]
+    assert experiment.chapter in first_of_book
     titles = [exercise.title for exercise in experiment.exercises] or [experiment.remark]
-    assert [
-        part for part in (experiment.chapter, *titles) if part not in dict(told.parts)["Book"][0]
-    ] == []
-    assert set(experiment.settings or ()) <= {variant.setting for variant in all_variants()}
+    assert all(title in first_of_book for title in titles)
+    settings = {variant.setting for variant in all_variants()}
+    assert set(experiment.settings or ()) <= settings
 
 
 BOTH = ("--backend", "mxnet,torch")
 
 
-def test_the_command_lists_the_variants_behind_the_parts() -> None:
-    on_cpus, on_gpus = (
-        told_by("data-parallel", *BOTH, "--device-kind", kind).split("\nVariants")[1]
-        for kind in ("cpu", "gpu")
-    )
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_the_command_lists_the_variants_of_a_kind_of_device_behind_the_parts(kind: str) -> None:
+    text = variants_explained("data-parallel", *BOTH, "--device-kind", kind)
+    sentences = " ".join(text.split())
     for variant in all_variants():
-        for kind, told in (("cpu", on_cpus), ("gpu", on_gpus)):
-            there = any(kind in found_on(variant.name).get(name, ()) for name in ("mxnet", "torch"))
-            assert (f"  {variant.name} ({in_words(variant.name)[0]}" in told) == there
-            assert (variant.meaning in " ".join(told.split())) == there
-    for one in (
-        "bulk-off (mxnet, the default)",
-        "bulk-on (mxnet)",
-        "copy-on-compute-queue (mxnet on CPUs and torch)",
-    ):
-        assert one in on_cpus
-    assert "4 more on GPUs (--explain --device-kind gpu)." in " ".join(on_cpus.split())
+        kinds_by_framework = found_on(variant.name)
+        is_there = any(kind in kinds_by_framework.get(name, ()) for name in ("mxnet", "torch"))
+        first_word = in_words(variant.name)[0]
+        assert (f"  {variant.name} ({first_word}" in text) == is_there
+        assert (variant.meaning in sentences) == is_there
+
+
+def test_a_variant_is_listed_with_its_frameworks_and_other_kinds_are_counted() -> None:
+    text = variants_explained("data-parallel", *BOTH, "--device-kind", "cpu")
+    assert "bulk-off (mxnet, the default)" in text
+    assert "bulk-on (mxnet)" in text
+    assert "copy-on-compute-queue (mxnet on CPUs and torch)" in text
+    assert "4 more on GPUs (--explain --device-kind gpu)." in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
-    ("experiment", "options", "listed", "more"),
+    ("experiment", "options", "listed", "elsewhere"),
     [
         (
             "overlap",
@@ -218,164 +222,77 @@ def test_the_command_lists_the_variants_behind_the_parts() -> None:
     ],
 )
 def test_variants_that_apply_are_listed(
-    experiment: str, options: tuple[str, ...], listed: list[str], more: str
+    experiment: str, options: tuple[str, ...], listed: list[str], elsewhere: str
 ) -> None:
-    told = told_by(experiment, *options, "--device-kind", "cpu").split("\nVariants")[1]
-    assert [
-        line.split()[0] for line in told.splitlines() if line.startswith("  ") and line[2] != " "
-    ] == listed
-    assert ("none applies here" in told) == (not listed)
-    elsewhere = " ".join(told.split()).partition("Elsewhere: ")[2]
-    assert more in elsewhere
-    assert len(listed) + sum(int(count) for count in re.findall(r"(\d+) more", elsewhere)) == len(
-        all_variants()
-    )
+    text = variants_explained(experiment, *options, "--device-kind", "cpu")
+    # A variant's line is indented by two spaces, and its meaning by more.
+    names = re.findall(r"^  (\S+)", text, re.MULTILINE)
+    assert names == listed
+    assert ("none applies here" in text) == (not listed)
+    about_others = " ".join(text.split()).partition("Elsewhere: ")[2]
+    assert elsewhere in about_others
+    counted_elsewhere = sum(int(count) for count in re.findall(r"(\d+) more", about_others))
+    assert len(listed) + counted_elsewhere == len(all_variants())
 
 
-def test_without_options_it_is_what_is_installed_and_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_options_variants_are_of_the_frameworks_that_are_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(
         "backends.installation.frameworks.find_spec", lambda name: name == "torch" or None
     )
     monkeypatch.setattr(command, "ask_driver", tuple)
     assert command.chosen_for(EXPERIMENTS["overlap"], {}) == Chosen(OF_COPIES, ("torch",), ("cpu",))
-    # A driver that does not answer gives no GPU.
-    for answer, kinds in ((("a card",), ("cpu", "gpu")), ("broken", ("cpu",))):
-        monkeypatch.setattr(command, "ask_driver", lambda answer=answer: answer)
-        assert command.chosen_for(EXPERIMENTS["graph"], {}).kinds == kinds
 
 
 @pytest.mark.parametrize(
-    ("option", "known"), [("backend", "numpy"), ("device-kind", "auto, cpu"), ("engine", "async")]
+    ("answer", "kinds"),
+    [
+        (("a card",), ("cpu", "gpu")),
+        # A driver that does not answer gives no GPU.
+        ("broken", ("cpu",)),
+    ],
 )
-def test_what_is_not_known_is_refused(option: str, known: str) -> None:
-    with pytest.raises(
-        RequestError, match=rf"^unknown {option.replace('-', ' ')} 'nmupy'.*{known}"
-    ):
-        told_by("overlap", f"--{option}", "nmupy")
-
-
-def test_a_docstring_has_all_headings_and_paragraphs_belong_to_the_one_above(
-    monkeypatch: pytest.MonkeyPatch,
+def test_without_options_variants_are_of_the_devices_that_are_there(
+    monkeypatch: pytest.MonkeyPatch, answer: object, kinds: tuple[str, ...]
 ) -> None:
+    monkeypatch.setattr(command, "ask_driver", lambda: answer)
+    assert command.chosen_for(EXPERIMENTS["graph"], {}).kinds == kinds
+
+
+@pytest.mark.parametrize(
+    ("option", "known_values"),
+    [("backend", "numpy"), ("device-kind", "auto, cpu"), ("engine", "async")],
+)
+def test_an_unknown_value_is_refused_with_those_that_are_known(
+    option: str, known_values: str
+) -> None:
+    message = rf"^unknown {option.replace('-', ' ')} 'nmupy'.*{known_values}"
+    with pytest.raises(RequestError, match=message):
+        explained("overlap", f"--{option}", "nmupy")
+
+
+def test_a_docstring_without_a_heading_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlap, "__doc__", "Overlap?\n\nMethod: none.\n\nBook: none.")
     with pytest.raises(ValueError, match=r"overlap explains Method, Book, and not Book"):
         explanation(EXPERIMENTS["overlap"])
+
+
+def test_paragraphs_belong_to_the_heading_above(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = "\n\n".join(f"{heading}: of {heading}." for heading in HEADINGS)
     monkeypatch.setattr(overlap, "__doc__", f"Overlap?\n\n{parts}\n\nAnd: more\nof it.")
-    assert dict(explanation(EXPERIMENTS["overlap"]).parts)["Read"] == (
-        "of Read.",
-        "And: more of it.",
-    )
+    paragraphs = dict(explanation(EXPERIMENTS["overlap"]).parts)
+    assert paragraphs["Read"] == ("of Read.", "And: more of it.")
 
 
 def test_a_notebook_asks_by_name_and_gets_paragraphs() -> None:
-    markdown = explain("overlap")._repr_markdown_()
-    assert markdown.startswith("**Overlap: can results travel")
-    assert [line for line in markdown.split("\n\n") if line.startswith("**")][1:] == [
-        f"**{heading}.** {texts[0]}" for heading, texts in explain("overlap").parts
+    explained_overlap = explain("overlap")
+    title, *parts = [
+        paragraph
+        for paragraph in explained_overlap._repr_markdown_().split("\n\n")
+        if paragraph.startswith("**")
     ]
+    assert title.startswith("**Overlap: can results travel")
+    assert parts == [f"**{heading}.** {texts[0]}" for heading, texts in explained_overlap.parts]
     with pytest.raises(RequestError, match=r"unknown experiment 'overlaps': did you mean overlap"):
         explain("overlaps")
-
-
-MODULE = '''"""One sum: how long does adding two vectors take?
-
-Book: Dive into Deep Learning, "Automatic Parallelism".
-
-Prediction: A few microseconds.
-
-Method: Two vectors of ones are added.
-
-Look at: `sum_seconds`.
-
-Read: The shorter, the better.
-"""
-
-from typing import Annotated
-
-import numpy as np
-
-from parallel_core.experiments.runner.declaration import Experiment
-from parallel_core.experiments.runner.metrics import (Metric)
-from parallel_core.experiments.runner.parameters import Parameter
-from parallel_core.experiments.runner.trial import Trial, Work
-
-
-LENGTH = Parameter("Elements of a vector.", minimum=2)
-
-
-def program(trial: Trial, length: Annotated[int, LENGTH] = 8) -> None:
-    drawn = np.ones(length, dtype=np.float32)
-    x = trial.backend.asarray(drawn, trial.devices[0])
-    total = Work(lambda: trial.backend.launch(trial.backend.ops.add, x, x))
-    trial.time("sum", total)
-    trial.check("sums", [total.launch()], [drawn + drawn])
-
-
-EXPERIMENT = Experiment(
-    name="one-sum",
-    summary="How long does one sum take?",
-    position=99,
-    program=program,
-    case="sum",
-    metrics=(Metric("sum_seconds", lambda times: times["sum"]),),
-)
-'''
-
-
-@pytest.fixture
-def one_module_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lay a module that nothing else knows of into a chapter's package."""
-    (tmp_path / "one_sum.py").write_text(MODULE)
-    monkeypatch.setattr(
-        automatic_parallelism, "__path__", [*automatic_parallelism.__path__, str(tmp_path)]
-    )
-
-
-def output_of(*arguments: str) -> str:
-    done = CliRunner().invoke(cli, arguments)
-    assert done.exit_code == 0, done.output
-    return " ".join(done.output.split())
-
-
-@pytest.mark.usefixtures("one_module_more")
-def test_it_is_listed_behind_its_chapter_s_others() -> None:
-    assert "one-sum How long does one sum take? Training on Multiple GPUs" in output_of("list")
-    names = list(EXPERIMENTS)
-    assert names[names.index("one-sum") - 1 :][:3:2] == ["graph", "data-parallel"]
-    for name in ("workloads", "layered-graphs", "scheduling", "one_sum", "", "overlap.program"):
-        assert name not in EXPERIMENTS
-    with pytest.raises(AttributeError, match="has no attribute 'run_scheduling'"):
-        parallel_core.run_scheduling  # noqa: B018
-
-
-@pytest.mark.usefixtures("one_module_more")
-def test_its_command_has_its_parameters_and_explains_it() -> None:
-    told = output_of("run", "one-sum", "--help")
-    assert "How long does adding two vectors take?" in told
-    assert "--length INTEGER RANGE Elements of a vector. [default: 8; 2<=x<=1000000]" in told
-    assert (
-        "--rounds INTEGER RANGE How often everything is timed, at most. [default: 5; 1<=x<=1000000]"
-        in told
-    )
-    assert "one-sum How long does" in output_of("run", "--help")
-    assert "--of [mlp|xy] " in output_of("run", "graph", "--help")
-    refused = CliRunner().invoke(cli, ["run", "one-sum", "--backend", "numpy", "--length", "1"])
-    assert refused.exit_code == 2
-    assert "Prediction A few microseconds." in output_of("run", "one-sum", "--explain")
-    assert (
-        parallel_core.explain("one-sum").question
-        == "One sum: how long does adding two vectors take?"
-    )
-    # A comparison knows it.
-    assert known_experiments(("one-sum",), with_exercises=False) == ("one-sum",)
-
-
-@pytest.mark.usefixtures("one_module_more")
-def test_it_runs_from_the_command_line_and_from_python(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    shown = output_of("run", "one-sum", "--backend", "numpy", "--rounds", "2", "--json", str(path))
-    assert "sum_seconds" in shown
-    assert json.loads(path.read_text())["parameters"] == {"length": 8, "rounds": 2, "budget": 15.0}
-    assert parallel_core.run_one_sum(backends.load("numpy", 1), length=3).problems == ()
-    assert "run_one_sum" in dir(parallel_core)
