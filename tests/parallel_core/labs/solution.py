@@ -19,28 +19,29 @@ class MyEngine(Engine):
         self.queues: dict[Device | str, SimpleQueue[tuple[Task, list[Event]]]] = {}
         self.last: dict[Device | str, Task] = {}
         self.readers: WeakKeyDictionary[Task, list[Event]] = WeakKeyDictionary()
-        for place in (*self.devices, "copies"):
-            self.queues[place] = SimpleQueue()
-            worker = Thread(
-                target=self.work, args=(self.queues[place],), name=str(place), daemon=True
-            )
+        for lane in (*self.devices, "copies"):
+            queue: SimpleQueue[tuple[Task, list[Event]]] = SimpleQueue()
+            self.queues[lane] = queue
+            worker = Thread(target=self.work, args=(queue,), name=str(lane), daemon=True)
             worker.start()
 
     def submit(self, task: Task) -> None:
-        place = "copies" if task.kind == "copy" else task.device
-        before = [done for one in task.overwrites for done in self.readers.get(one, ())]
-        for one in task.inputs:
-            self.readers[one] = [
-                *(done for done in self.readers.get(one, ()) if not done.is_set()),
-                task.done,
-            ]
-        self.last[place] = task
-        self.queues[place].put((task, before))
+        lane = "copies" if task.kind == "copy" else task.device
+        # Whoever still reads what is overwritten comes first.
+        before: list[Event] = []
+        for overwritten in task.overwrites:
+            before += self.readers.get(overwritten, [])
+        for source in task.inputs:
+            readers = [done for done in self.readers.get(source, []) if not done.is_set()]
+            self.readers[source] = [*readers, task.done]
+        self.last[lane] = task
+        self.queues[lane].put((task, before))
 
     def work(self, queue: SimpleQueue[tuple[Task, list[Event]]]) -> None:
         while True:
             task, before = queue.get()
-            for done in (*(one.done for one in task.inputs), *before):
+            inputs = [source.done for source in task.inputs]
+            for done in (*inputs, *before):
                 done.wait()
             try:
                 task.value = task.compute()

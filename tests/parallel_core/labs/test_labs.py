@@ -6,7 +6,9 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -24,7 +26,7 @@ SOLUTION = Path(__file__).parent / "solution.py"
 harm.
 """
 SKELETONS = Path(programs).parent
-PLACE = '"copies" if task.kind == "copy" else task.device'
+LANE = '"copies" if task.kind == "copy" else task.device'
 LAZY = {
     "worker.start()": "pass",
     "while True": "while not queue.empty()",
@@ -40,55 +42,79 @@ ONE_LOCK = {
     "    reuses_memory = True": "    reuses_memory = True\n    lock = Lock()",
     "task.value = task.compute()": "with self.lock: task.value = task.compute()",
 }
+
+
+class Mistake(NamedTuple):
+    """A mistake in the solution of a lab, and how it is judged."""
+
+    lab: str
+    changes: Mapping[str, str]
+    """What stands in the place of which text."""
+    step: int
+    """The step that fails, from 0."""
+    message: str = ""
+    """What is said of it."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the grader waits for long before it fails."""
+        return self.step == 3 or self.message in SLOW
+
+
+NOTHING_COMPUTED, WAITS_FOR_LATER = "nothing computed before", "waits for a later one"
+SLOW = (NOTHING_COMPUTED, WAITS_FOR_LATER)
+"""What is said when the grader has waited for long."""
+NO_RESULT = "gave no result within"
+NOT_READY = "read before it was ready"
+NONE_BESIDE = "0 of 25"
 MISTAKES = [
-    # The lab, the text that is wrong and what stands in its place, the step that fails (from 0),
-    # and what it says.
-    ("queue", {"            try:": "            task.done.set()\n            try:"}, 1, ""),
-    ("queue", {"task.value = task.compute()": LOSING}, 0, ""),
-    ("queue", LAZY, 1, "nothing computed before"),
-    ("queue", {"task.done.wait()\n\n": "self.wait_for_all()\n\n"}, 1, "waits for a later one"),
-    ("queue", {"task.error = error": "del error"}, 2, "no ComputationError"),
-    ("queue", {"while True": "for _ in range(64)"}, 0, "gave no result within"),
-    (
-        "two-queues",
-        {"*(one.done for one in task.inputs), *before": "*before,"},
-        0,
-        "read before it was ready",
-    ),
-    (
+    Mistake("queue", {"            try:": "            task.done.set()\n            try:"}, 1),
+    Mistake("queue", {"task.value = task.compute()": LOSING}, 0),
+    Mistake("queue", LAZY, 1, NOTHING_COMPUTED),
+    Mistake("queue", {"task.done.wait()\n\n": "self.wait_for_all()\n\n"}, 1, WAITS_FOR_LATER),
+    Mistake("queue", {"task.error = error": "del error"}, 2, "no ComputationError"),
+    Mistake("queue", {"while True": "for _ in range(64)"}, 0, NO_RESULT),
+    Mistake("two-queues", {"(*inputs, *before)": "before"}, 0, NOT_READY),
+    Mistake(
         "two-queues",
         {"list(self.last.values())": "list(self.last.values())[:1]"},
         2,
-        "read before it was ready",
+        NOT_READY,
     ),
-    ("two-queues", {PLACE: '"copies"'}, 3, "0 of 25"),
-    ("two-queues", ONE_LOCK, 3, "0 of 25"),
-    ("hide-a-copy", {"for one in task.inputs), *before)": "for one in task.inputs),)"}, 0, ""),
-    ("hide-a-copy", {"(task, before)": "(task, [*before, task.done])"}, 0, "gave no result within"),
-    ("hide-a-copy", {PLACE: "task.device"}, 3, "0 of 25"),
+    Mistake("two-queues", {LANE: '"copies"'}, 3, NONE_BESIDE),
+    Mistake("two-queues", ONE_LOCK, 3, NONE_BESIDE),
+    Mistake("hide-a-copy", {"(*inputs, *before)": "inputs"}, 0),
+    Mistake(
+        "hide-a-copy",
+        {"(task, before)": "(task, [*before, task.done])"},
+        0,
+        NO_RESULT,
+    ),
+    Mistake("hide-a-copy", {LANE: "task.device"}, 3, NONE_BESIDE),
 ]
-
-SLOW = ("nothing computed before", "waits for a later one")
-"""What is said when the grader has waited for long."""
 
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge by few programs, and forget the engines' files afterwards."""
     monkeypatch.setitem(os.environ, FILES, "")
     monkeypatch.setattr(grading, "PROGRAMS", 60)
 
 
 def engine_in(folder: Path, changes: Mapping[str, str]) -> str:
+    """Write the solution with these texts changed into a folder, and return the engine's name."""
     text = SOLUTION.read_text()
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new)
-    (folder / "engine.py").write_text(text)
-    return named(f"{folder / 'engine.py'}:{ENGINE}")
+    file = folder / "engine.py"
+    file.write_text(text)
+    return named(f"{file}:{ENGINE}")
 
 
 def judged(lab: str, engine: str, steps: int) -> list[Outcome]:
-    return [outcome for _, outcome in zip(range(steps), graded(LABS[lab], engine, 1), strict=False)]
+    """Return what is said of the first steps of a lab."""
+    return list(islice(graded(LABS[lab], engine, 1), steps))
 
 
 @pytest.mark.long
@@ -100,31 +126,26 @@ def test_a_solution_passes_and_has_a_lane_for_each_queue(lab: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("lab", "changes", "step", "message"),
+    "mistake",
     [
-        pytest.param(*one, marks=pytest.mark.long if one[2] == 3 or one[3] in SLOW else ())
-        for one in MISTAKES
+        pytest.param(mistake, marks=pytest.mark.long if mistake.is_long else ())
+        for mistake in MISTAKES
     ],
 )
 def test_a_mistake_fails_at_its_step(
-    monkeypatch: pytest.MonkeyPatch,
-    lab: str,
-    changes: Mapping[str, str],
-    step: int,
-    message: str,
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, mistake: Mistake, tmp_path: Path
 ) -> None:
-    if "no result" in message:
+    if "no result" in mistake.message:
         monkeypatch.setattr(grading, "MOST_SECONDS", 2.0)
-    engine = engine_in(tmp_path, changes)
+    engine = engine_in(tmp_path, mistake.changes)
     # On a busy machine a value may be ready by chance where nothing waits for it.
     for _ in range(3):
-        *before, outcome = judged(lab, engine, step + 1)
+        *passed, outcome = judged(mistake.lab, engine, mistake.step + 1)
         if outcome.state == "failed":
             break
-    assert [one.state for one in before] == ["passed"] * step
+    assert [step.state for step in passed] == ["passed"] * mistake.step
     assert outcome.state == "failed"
-    assert message in outcome.got
+    assert mistake.message in outcome.got
     assert outcome.expected
     assert outcome.program
 
@@ -151,7 +172,7 @@ WILD: Mapping[str, tuple[Mapping[str, str], str]] = {
     "exits": ({IN_SUBMIT: f"{IN_SUBMIT}raise SystemExit(0)\n        "}, "SystemExit"),
     "ends its process": ({IN_SUBMIT: f"{IN_SUBMIT}os._exit(0)\n        "}, "exit status 0"),
     "works where it should start": (
-        {STARTING: "self.work(self.queues[place])"},
+        {STARTING: "self.work(queue)"},
         "`start` (engine.py, line",
     ),
     "never ends its import": (
@@ -166,16 +187,17 @@ WILD: Mapping[str, tuple[Mapping[str, str], str]] = {
 """What engines may do in place of giving wrong values, and what the grader says."""
 
 
-@pytest.mark.parametrize("what", WILD)
+@pytest.mark.parametrize("behaviour", WILD)
 def test_whatever_an_engine_does_is_a_failed_step_with_one_line(
-    monkeypatch: pytest.MonkeyPatch, what: str, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, behaviour: str, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(grading, "MOST_STARTING_SECONDS", 4.0)
-    changes, message = WILD[what]
+    changes, message = WILD[behaviour]
     engine = engine_in(tmp_path, {"from queue": "import os\nfrom queue", **changes})
-    first, _, third = judged("queue", engine, 3)
-    for outcome in (first, third):
-        assert (outcome.state, "\n" in outcome.got) == ("failed", False)
+    values, _, errors = judged("queue", engine, 3)
+    for outcome in (values, errors):
+        assert outcome.state == "failed"
+        assert "\n" not in outcome.got
         assert message in outcome.got
     assert drawn(LABS["queue"], engine).startswith("no timeline")
 
@@ -216,17 +238,17 @@ def test_a_lab_is_started_once_and_its_grades_are_json(
     program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert [program("lab", "start", "queue").returncode for _ in range(2)] == [0, 2]
+    assert program("lab", "start", "queue").returncode == 0
+    assert program("lab", "start", "queue").returncode == 2
     assert program("lab", "check", ".").returncode == 2
     Path("queue/engine.py").write_text("import os\nos._exit(3)\n")
     assert program("lab", "check", "queue", "--json", "grades.json").returncode == 1
     grades = json.loads(Path("grades.json").read_text())
-    assert (grades["points"], grades["of"], {step["state"] for step in grades["steps"]}) == (
-        0,
-        100,
-        {"failed"},
-    )
-    assert all("status 3" in step["got"] for step in grades["steps"])
+    assert grades["points"] == 0
+    assert grades["of"] == 100
+    for step in grades["steps"]:
+        assert step["state"] == "failed"
+        assert "status 3" in step["got"]
 
 
 @pytest.mark.long
@@ -239,7 +261,9 @@ def test_a_solution_gets_all_points_on_one_core_too(
     with on_cores({core_numbers()[0]}):
         done = program("lab", "check", "two-queues", "--json", "grades.json")
     grades = json.loads(Path("grades.json").read_text())
-    assert (done.returncode, grades["points"], grades["of"]) == (0, 100, 100)
+    assert done.returncode == 0
+    assert grades["points"] == 100
+    assert grades["of"] == 100
 
 
 @pytest.mark.parametrize("lab", LABS)
@@ -247,28 +271,32 @@ def test_skeletons_are_short_and_run(lab: str, tmp_path: Path) -> None:
     text = (SKELETONS / lab / "engine.py").read_text()
     assert 30 <= len(text.splitlines()) <= 80
     (tmp_path / "engine.py").write_text(text)
-    (first,) = judged(lab, named(f"{tmp_path / 'engine.py'}:{ENGINE}"), 1)
-    assert first.state == ("failed" if lab == "hide-a-copy" else "passed")
-
-
-def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(
-    program: RunProgram, tmp_path: Path
-) -> None:
-    path = tmp_path / "one.py"
-    for text, message in (
-        (None, "is not PATH.py:Class"),
-        ("syntax error", "cannot be run: SyntaxError"),
-        ("x = 1", "has no class Mine"),
-    ):
-        if text is not None:
-            path.write_text(text)
-        done = program("run", "parallel", "--backend", f"{path}:Mine")
-        assert done.returncode == 2
-        assert message in done.stderr.splitlines()[-1]
+    (outcome,) = judged(lab, named(f"{tmp_path / 'engine.py'}:{ENGINE}"), 1)
+    assert outcome.state == ("failed" if lab == "hide-a-copy" else "passed")
 
 
 @pytest.mark.parametrize(
-    ("seen", "problem", "is_disturbance", "state"),
+    ("text", "message"),
+    [
+        (None, "is not PATH.py:Class"),
+        ("syntax error", "cannot be run: SyntaxError"),
+        ("x = 1", "has no class Mine"),
+    ],
+    ids=["no-file", "no-python", "no-class"],
+)
+def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(
+    program: RunProgram, tmp_path: Path, text: str | None, message: str
+) -> None:
+    path = tmp_path / "one.py"
+    if text is not None:
+        path.write_text(text)
+    done = program("run", "parallel", "--backend", f"{path}:Mine")
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("beside", "problem", "is_disturbance", "state"),
     [
         (25, "", False, "passed"),
         (13, "", False, "passed"),
@@ -280,17 +308,17 @@ def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(
     ],
 )
 def test_order_is_judged_by_the_count_whatever_the_times(
-    monkeypatch: pytest.MonkeyPatch, seen: int, problem: str, is_disturbance: bool, state: str
+    monkeypatch: pytest.MonkeyPatch, beside: int, problem: str, is_disturbance: bool, state: str
 ) -> None:
     lab = LABS["two-queues"]
     problems = (problem,) if problem else ()
-    found = replace(
+    result = replace(
         TIMED,
-        counts={lab.order.name: Counted(seen, 25, "a test", (seen,))},
+        counts={lab.order.name: Counted(beside, 25, "a test", (beside,))},
         problems=problems,
         disturbances=problems if is_disturbance else (),
     )
-    monkeypatch.setattr(grading, "measured", lambda *_: found)
+    monkeypatch.setattr(grading, "measured", lambda *_: result)
     assert grading.judge_order(lab, "any").state == state
 
 
