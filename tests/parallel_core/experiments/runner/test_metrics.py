@@ -24,7 +24,7 @@ from parallel_core.experiments.asynchronous_computation.increments import CostMo
 from parallel_core.experiments.runner.formulas import interval_of, ratio
 from parallel_core.experiments.runner.metrics import LOWEST, WITHOUT_QUEUE, Band, Metric
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.result import LEAST_SHARE, Case, Result
 from parallel_core.measurement.verdicts import times_as_long
 from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.comparison.made_up import parallel, result
@@ -294,6 +294,11 @@ def code_of(metric: Metric, interval: Interval) -> str:
     """Return the code of the band in which an interval lies, or an empty string."""
     band = metric.place(interval, on())
     return band.code if band else ""
+
+
+def test_a_case_keeps_a_little_of_its_time_however_much_others_seem_to_have_taken() -> None:
+    assert timed("all taken", 1.0, others_share=1.2).least_share == LEAST_SHARE
+    assert timed("half taken", 1.0, others_share=0.5).least_share == pytest.approx(0.5)
 
 
 SECONDS, SHARES = st.floats(0.5, 2.0), st.floats(0.0, 1.0)
