@@ -24,7 +24,7 @@ from parallel_core.experiments.training_steps import (
     first_losses,
     time_units,
 )
-from parallel_core.experiments.workloads import BESIDE, works_of_step
+from parallel_core.experiments.workloads import BESIDE, units_of_step
 from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.timing import repeatable
@@ -53,7 +53,7 @@ def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None
         sums = backend.allreduce([a, b])
         backend.launch(add, twos, sums[1])
 
-    first_work, second_work = works_of_step(recording, step, times=2)
+    first_work, second_work = units_of_step(recording, step, times=2)
     assert first_work.times == second_work.times == 2
     launched_on.clear()
     (a,) = recording.to_numpy(first_work.launch())
