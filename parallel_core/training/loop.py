@@ -246,8 +246,8 @@ def _devices_at_fault(
     backward_passes = launch_gradients(backend, params, *batch)
     faulty = []
     for device, backward_pass in zip(devices_of(backend, params), backward_passes, strict=True):
-        _, gradients = backward_pass
-        on_host = backend.to_numpy(gradients)
+        # What is launched cannot be iterated: its items are taken by their places.
+        on_host = backend.to_numpy(backward_pass[1])
         if not all(np.isfinite(gradient).all() for gradient in on_host):
             faulty.append(device)
     return faulty

@@ -192,15 +192,16 @@ def passes(backend: Backend, layers: Sequence[Array], shard: Array) -> Iterator[
     )
     loss_and_gradients = labelled("loss", backend.launch(differentiate, (scores,), labels))
     yield loss_and_gradients
-    _, (by_scores,) = loss_and_gradients
+    # What is launched cannot be iterated: its items are taken by their places.
+    by_scores = loss_and_gradients[1][0]
     back = pull_back(ops, lambda leaves: dense(ops, leaves[:2], leaves[2]))
     leaves = (second_layer[0], second_layer[1], units)
     gradients = labelled("layer 2 back", backend.launch(back, leaves, by_scores))
-    by_weight, by_bias, by_units = gradients
+    by_weight, by_bias, by_units = gradients[0], gradients[1], gradients[2]
     yield by_weight, by_bias
     back = pull_back(ops, partial(hidden, ops))
     gradients = labelled("layer 1 back", backend.launch(back, first_layer, by_units, images))
-    by_weight, by_bias = gradients
+    by_weight, by_bias = gradients[0], gradients[1]
     yield by_weight, by_bias
 
 

@@ -7,7 +7,7 @@ What it cannot do is refused, and a verb or an operator that is wrong makes its 
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +20,7 @@ import backends
 from backends import Backend
 from backends.arrays import tree_map
 from backends.numpy import ops
-from parallel_core import RequestError, Result
+from parallel_core import Case, RequestError, Result
 from parallel_core.experiments import EXPERIMENTS, copying, workloads
 from parallel_core.experiments.asynchronous_computation import barriers, increments
 from parallel_core.experiments.automatic_parallelism import dependencies, small_ops
@@ -43,11 +43,13 @@ MEASURING_A_SINGLE_DEVICE = {
     "async",
     "barriers",
     "cost-model",
+    "data-parallel",
+    "dependencies",
     "eager-cpu",
+    "evaluate",
     "independent-ops",
     "small-ops",
 }
-MEASURING_A_SINGLE_DEVICE |= {"dependencies", "data-parallel", "evaluate"}
 LONGEST = 220
 """Characters of an answer's sentence, without the bounds of its figures."""
 BOUNDS = re.compile(r" \(−?[\d.,]+(?:–| … )−?[\d.,]+%?\)")
@@ -58,59 +60,68 @@ def check_answer(result: Result) -> None:
     it has none.
     """
     assert result.answer is not None
-    sentences, change = result.answer.sentences, result.answer.would_change
+    sentences, would_change = result.answer.sentences, result.answer.would_change
     options = options_of(command_of(EXPERIMENTS[result.experiment]))
-    assert set(re.findall(r"--[a-z][a-z-]*", " ".join((*sentences, change)))) <= options
+    named_options = re.findall(r"--[a-z][a-z-]*", " ".join((*sentences, would_change)))
+    assert set(named_options) <= options
     if result.problems or result.explanation.startswith("No verdict: "):
-        *by_counts, last = sentences
-        # Counts answer although times cannot be true, but not although values are wrong.
-        is_counted = bool(result.counts) and set(result.problems) == set(result.disturbances)
-        assert bool(by_counts) == is_counted
-        no_clock = "By the clock nothing is known: "
-        assert last.startswith(no_clock if is_counted else ("No verdict: ", "No answer: "))
+        check_answer_without_verdict(result, sentences)
         return
     assert sentences[0] == result.explanation
     meanings_of_counts = {result.bands[name] for name in result.counts}
     assert 1 <= len(sentences) <= 3 + len(meanings_of_counts)
-    assert all(
-        re.search(r"\d", sentence)
-        for sentence in sentences
-        if not sentence.startswith("No answer: ")
-    )
-    for sentence in (*sentences, change):
+    for sentence in sentences:
+        assert sentence.startswith("No answer: ") or re.search(r"\d", sentence)
+    for sentence in (*sentences, would_change):
         assert sentence.endswith(".")
         # Counts that mean the same stand in one sentence.
         for part in BOUNDS.sub("", sentence).split("; "):
             assert len(part) <= LONGEST, sentence
 
 
+def check_answer_without_verdict(result: Result, sentences: Sequence[str]) -> None:
+    """Assert that counts answer although times cannot be true, but not although values are
+    wrong.
+    """
+    *by_counts, last_sentence = sentences
+    are_only_times_wrong = set(result.problems) == set(result.disturbances)
+    if result.counts and are_only_times_wrong:
+        assert by_counts
+        assert last_sentence.startswith("By the clock nothing is known: ")
+    else:
+        assert not by_counts
+        assert last_sentence.startswith(("No verdict: ", "No answer: "))
+
+
 def check_counts(result: Result) -> None:
     """Assert that what an experiment counts was counted by the framework's profiler, and is 0
     without queues; or was counted by the program.
     """
+    framework, engine = result.backend["name"], result.backend["engine"]
+    has_profiler = framework != "numpy"
     declared = EXPERIMENTS[result.experiment].counts
-    has_profiler = result.backend["name"] != "numpy"
-    counts = [count for count in declared if has_profiler or count.tally is None]
-    if result.backend["name"] == "jax":
+    expected = [count for count in declared if has_profiler or count.tally is None]
+    if framework == "jax":
         # Its profile does not tell which way copies go, nor which operations a task has.
-        counts = [count for count in counts if count.name in result.counts]
-    # Some need an option, but not the first.
-    assert list(result.counts) == [count.name for count in counts if count.name in result.counts]
-    # What the program counts may need another process.
-    assert not counts or counts[0].tally is None or counts[0].name in result.counts
-    for count in (count for count in counts if count.name in result.counts):
+        expected = [count for count in expected if count.name in result.counts]
+    recorded = [count for count in expected if count.name in result.counts]
+    assert list(result.counts) == [count.name for count in recorded]
+    for count in recorded:
         counted = result.counts[count.name]
         assert 0 <= counted.count <= counted.of
         assert counted.count in counted.repetitions
         assert result.bands[count.name] == count.band(counted.count, counted.of).code
-        if count.tally is None:
-            continue
-        assert result.backend["name"] in counted.witness
-        if result.backend["engine"] == "sync":
-            assert counted.count == 0
-    if counts and counts[0].name in result.counts:
-        first = result.counts[counts[0].name]
-        assert f": {first.count} of {first.of} {counts[0].counted}" in result.explanation
+        if count.tally is not None:
+            assert framework in counted.witness
+            assert counted.count == 0 or engine != "sync"
+    if expected:
+        first = expected[0]
+        # Some counts need an option, but not the first. What the program counts may need another
+        # process.
+        assert first in recorded or first.tally is None
+        if first in recorded:
+            counted = result.counts[first.name]
+            assert f": {counted.count} of {counted.of} {first.counted}" in result.explanation
     assert Result.from_json(result.as_json()).counts == result.counts
 
 
@@ -127,42 +138,56 @@ def _soon_done(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_result_is_checked_and_described(load_any: Callable[[int], Backend], name: str) -> None:
     backend = load_any(3)
-    found = EXPERIMENTS[name].run(backend, **small(name))
-    check_answer(found)
-    result = json.loads(json.dumps(found.as_json(), allow_nan=False))
-    assert (result["schema"], result["experiment"]) == (2, name)
-    assert result["bands"].keys() <= result["metrics"].keys() | result["counts"].keys()
-    check_counts(found)
-    same = {"name": backend.name, "engine": backend.engine, "devices": ["cpu:1", "cpu:2", "cpu:3"]}
-    assert (same | {"threads_per_device": 1}).items() <= result["backend"].items()
-    assert result["checks"]["max_relative_error"] < 1e-4
-    assert not [problem for problem in result["problems"] if "differ" in problem]
-    assert all(math.isfinite(value) for value in result["metrics"].values())
-    assert unexplained(result) == set()
-    # One number of workers is compared with nothing.
-    assert (EXPERIMENTS[name].main.name in result["metrics"]) == (name != "independent-ops")
-    for case in result["cases"]:
-        assert len(case["seconds"]) == len(case["dispatch_seconds"]) == 2
-        assert all(
-            0 <= sent <= done
-            for sent, done in zip(case["dispatch_seconds"], case["seconds"], strict=True)
-        )
-        assert name not in ON_A_BUDGET or len(case["bare_seconds"]) in (0, 2)
-    assert name not in ON_A_BUDGET or any(case["bare_seconds"] for case in result["cases"])
-    assert result["environment"]["cores"] >= 1
+    experiment = EXPERIMENTS[name]
+    result = experiment.run(backend, **small(name))
+    check_answer(result)
+    check_counts(result)
+    assert result.checks["max_relative_error"] < 1e-4
+    assert not any("differ" in problem for problem in result.problems)
+    # Where a single number of workers is given, workers are compared with nothing.
+    assert (experiment.main.name in result.metrics) == (name != "independent-ops")
+    for case in result.cases:
+        check_seconds(case, may_have_bare_times=name in ON_A_BUDGET)
+    if name in ON_A_BUDGET:
+        assert any(case.bare_seconds for case in result.cases)
+
+    document = json.loads(json.dumps(result.as_json(), allow_nan=False))
+    assert document["schema"] == 2
+    assert document["experiment"] == name
+    assert document["bands"].keys() <= document["metrics"].keys() | document["counts"].keys()
+    assert all(math.isfinite(value) for value in document["metrics"].values())
+    assert document["environment"]["cores"] >= 1
+    assert document["backend"]["name"] == backend.name
+    assert document["backend"]["engine"] == backend.engine
+    assert document["backend"]["devices"] == ["cpu:1", "cpu:2", "cpu:3"]
+    assert document["backend"]["threads_per_device"] == 1
+    assert unexplained(document) == set()
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_a_single_device_is_measured_or_refused(load: Callable[[int], Backend], name: str) -> None:
-    if name in MEASURING_A_SINGLE_DEVICE:
-        found = EXPERIMENTS[name].run(load(1), **small(name))
-        assert found.checks["max_relative_error"] < 1e-4
-        check_answer(found)
-        return
+def check_seconds(case: Case, may_have_bare_times: bool) -> None:
+    """Assert that a case was timed in two rounds, and that control returned before its end."""
+    assert len(case.seconds) == 2
+    for dispatched, done in zip(case.dispatch_seconds, case.seconds, strict=True):
+        assert 0 <= dispatched <= done
+    if may_have_bare_times:
+        assert len(case.bare_seconds) in (0, 2)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in EXPERIMENTS if name in MEASURING_A_SINGLE_DEVICE]
+)
+def test_a_single_device_is_measured(load: Callable[[int], Backend], name: str) -> None:
+    result = EXPERIMENTS[name].run(load(1), **small(name))
+    assert result.checks["max_relative_error"] < 1e-4
+    check_answer(result)
+
+
+@pytest.mark.parametrize("name", sorted(EXPERIMENTS.keys() - MEASURING_A_SINGLE_DEVICE))
+def test_a_single_device_is_refused(load: Callable[[int], Backend], name: str) -> None:
     message = rf"^the experiment '{name}' .* at least 2 devices \(--devices 2\)$"
-    with pytest.raises(
-        RequestError, match=r"^the graph .* \(--devices 3\)$" if name == "graph" else message
-    ):
+    if name == "graph":
+        message = r"^the graph .* \(--devices 3\)$"
+    with pytest.raises(RequestError, match=message):
         EXPERIMENTS[name].run(load(1), **small(name))
 
 
@@ -172,16 +197,17 @@ def test_a_single_device_is_measured_or_refused(load: Callable[[int], Backend], 
 def test_sizes_are_chosen_when_none_is_given(
     backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = {workloads: "RUN_SECONDS", copying: "COPYING_SECONDS", barriers: "TARGET_SECONDS"}
-    for module, constant in (seconds | {dependencies: "MULTIPLICATION_SECONDS"}).items():
-        monkeypatch.setattr(module, constant, 1e-3)
+    monkeypatch.setattr(workloads, "RUN_SECONDS", 1e-3)
+    monkeypatch.setattr(copying, "COPYING_SECONDS", 1e-3)
+    monkeypatch.setattr(barriers, "TARGET_SECONDS", 1e-3)
+    monkeypatch.setattr(dependencies, "MULTIPLICATION_SECONDS", 1e-3)
     experiment = EXPERIMENTS[name]
-    given_ones = {
-        one: value for one, value in small(name).items() if one not in experiment.calibrated
-    }
-    parameters = experiment.run(backend, **{**given_ones, "rounds": 1}).parameters
+    options = {**small(name), "rounds": 1}
+    for calibrated in experiment.calibrated:
+        options.pop(calibrated, None)
+    parameters = experiment.run(backend, **options).parameters
     assert parameters["size"] % 8 == 0
-    assert all(parameters[one] > 0 for one in experiment.calibrated)
+    assert all(parameters[calibrated] > 0 for calibrated in experiment.calibrated)
 
 
 @pytest.mark.parametrize("name", ON_A_BUDGET)
@@ -189,35 +215,37 @@ def test_the_least_of_budgets_allows_a_round_of_the_size_that_is_given(
     backend: Backend, name: str
 ) -> None:
     options = {**small(name), "rounds": 5, "budget": 1e-6}
-    told: list[tuple[str, float]] = []
-    with listening(lambda what, share: told.append((what, share))):
+    progress: list[tuple[str, float]] = []
+    with listening(lambda work, share: progress.append((work, share))):
         result = EXPERIMENTS[name].run(backend, **options)
     assert min(len(case.seconds) for case in result.cases) == 1
     assert any(note.startswith("The budget of 1e-06 s allowed 1 of 5 ") for note in result.notes)
-    sizes = {
-        word: value
-        for word, value in options.items()
-        if word in ("size", "steps", "copies", "deepest", "batch")
-    }
-    assert sizes.items() <= result.parameters.items()
+    for size in ("size", "steps", "copies", "deepest", "batch"):
+        if size in options:
+            assert result.parameters[size] == options[size]
     assert result.parameters["budget"] == 1e-6
-    assert {case.name for case in result.cases} & {what for what, _ in told}
-    assert all(0 <= share <= 1 for _, share in told)
+    case_names = {case.name for case in result.cases}
+    assert any(work in case_names for work, _ in progress)
+    assert all(0 <= share <= 1 for _, share in progress)
 
 
-@given(st.floats(1e-7, 1.0), st.integers(1, 1000))
+@given(seconds=st.floats(1e-7, 1.0), wanted=st.integers(1, 1000))
 def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(
     seconds: float, wanted: int
 ) -> None:
+    def seconds_of_product(size: int) -> float:
+        """Return what a product takes where five of the probed size take 5 ms."""
+        return 0.001 * (size / workloads.PROBED_SIZE) ** 3
+
     with pytest.MonkeyPatch.context() as patched:
-        # Five products of the size that is probed take a thousandth of a second each.
         patched.setattr(workloads, "measure", lambda *_: (0.005, 0.005))
         size = workloads.size_up_to(Trial(backends.load("numpy", 1), {}), seconds, wanted).value
-    of_one = 0.001 / workloads.PROBED_SIZE**3
     assert size <= max(wanted, 8)
-    assert size == wanted or (
-        size % 8 == 0 and (size == 8 or size**3 * of_one <= seconds < wanted**3 * of_one)
-    )
+    if size != wanted:
+        assert size % 8 == 0
+        smallest = 8
+        is_as_large_as_allowed = seconds_of_product(size) <= seconds < seconds_of_product(wanted)
+        assert size == smallest or is_as_large_as_allowed
 
 
 @pytest.mark.parametrize(
@@ -254,9 +282,10 @@ def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(
 def test_what_cannot_be_done_is_refused(
     load: Callable[[int], Backend], experiment: str, options: dict[str, Any], message: str
 ) -> None:
-    asked = {"devices": 3, **small(experiment), **options}
+    run_options = {**small(experiment), **options}
+    backend = load(run_options.pop("devices", 3))
     with pytest.raises(RequestError, match=message):
-        EXPERIMENTS[experiment].run(load(asked.pop("devices")), **asked)
+        EXPERIMENTS[experiment].run(backend, **run_options)
 
 
 BROKEN: Mapping[str, Callable[..., Any]] = {
@@ -271,21 +300,27 @@ CHANGES, LOSSES = "changes of the parameters differ", "first losses differ"
 
 
 @pytest.mark.parametrize(
-    ("broken", "experiment", "wrong"),
+    ("broken", "experiment", "expected_problems"),
     [
-        *(
-            ("matmul", name, ["products differ"])
-            for name in ("async", "barriers", "eager-cpu", "parallel")
-        ),
+        ("matmul", "async", ["products differ"]),
+        ("matmul", "barriers", ["products differ"]),
+        ("matmul", "eager-cpu", ["products differ"]),
+        ("matmul", "parallel", ["products differ"]),
         ("matmul", "small-ops", ["products differ"]),
         ("matmul", "independent-ops", ["products differ", "products in a chain differ"]),
-        *((verb, "overlap", ["copied products differ"]) for verb in ("matmul", "copy_to")),
-        *((verb, "three-way", ["products or copies differ"]) for verb in ("matmul", "copy_to")),
+        ("matmul", "overlap", ["copied products differ"]),
+        ("copy_to", "overlap", ["copied products differ"]),
+        ("matmul", "three-way", ["products or copies differ"]),
+        ("copy_to", "three-way", ["products or copies differ"]),
         ("matmul", "dependencies", ["results differ"]),
-        *(("add", name, ["increments differ"]) for name in ("async", "cost-model")),
-        *(("copy_to", name, ["results differ"]) for name in ("dependencies", "graph")),
-        *((verb, "allreduce", ["sums differ"]) for verb in ("copy_to", "allreduce")),
-        *(("allreduce", name, [CHANGES]) for name in ("batch-norm", "partitioning")),
+        ("add", "async", ["increments differ"]),
+        ("add", "cost-model", ["increments differ"]),
+        ("copy_to", "dependencies", ["results differ"]),
+        ("copy_to", "graph", ["results differ"]),
+        ("copy_to", "allreduce", ["sums differ"]),
+        ("allreduce", "allreduce", ["sums differ"]),
+        ("allreduce", "batch-norm", [CHANGES]),
+        ("allreduce", "partitioning", [CHANGES]),
         ("allreduce", "batch-scaling", [LOSSES]),
         ("allreduce", "learning-rates", [LOSSES, f"with the same batch the {LOSSES}"]),
         ("allreduce", "data-parallel", [LOSSES, "the devices' parameters"]),
@@ -308,16 +343,16 @@ def test_what_is_wrong_makes_the_result_invalid(
     monkeypatch: pytest.MonkeyPatch,
     broken: str,
     experiment: str,
-    wrong: list[str],
+    expected_problems: list[str],
 ) -> None:
     if hasattr(backend, broken):
         monkeypatch.setattr(backend, broken, BROKEN[broken])
     else:
         # NumPy's operators are also what values are compared with.
-        own = ModuleType("broken")
-        vars(own).update({**vars(ops), broken: BROKEN[broken]})
-        monkeypatch.setattr(backend, "ops", own)
+        broken_ops = ModuleType("broken")
+        vars(broken_ops).update({**vars(ops), broken: BROKEN[broken]})
+        monkeypatch.setattr(backend, "ops", broken_ops)
     problems = EXPERIMENTS[experiment].run(backend, **small(experiment)).problems
-    assert len(problems) >= len(wrong)
-    for problem, begin in zip(problems, wrong, strict=False):
-        assert problem.startswith(begin)
+    assert len(problems) >= len(expected_problems)
+    for problem, expected in zip(problems, expected_problems, strict=False):
+        assert problem.startswith(expected)
