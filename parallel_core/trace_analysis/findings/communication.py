@@ -60,7 +60,8 @@ def stretches_of(case: CaseSpans, groups: Sequence[Communication]) -> Stretches:
 
 
 def _of_group(case: CaseSpans, group: Communication) -> Stretches:
-    places = group.places[case.lengths[group.places] > 0]
+    takes_time = case.spans.ends[group.places] > case.spans.starts[group.places]
+    places = group.places[takes_time]
     starts, ends = case.spans.starts[places], case.spans.ends[places]
     exposed = covered_before(group.free, ends) - covered_before(group.free, starts)
     alone_from, alone_until = starts.copy(), starts.copy()
@@ -92,11 +93,14 @@ def exposed_within(
 ) -> np.ndarray:
     """Return how much of each operation's first nanoseconds lay beside no computation.
 
-    `places` are operations of the groups, and `times` the number of nanoseconds for each.
+    `places` are operations of the groups, in ascending order, and `times` the number of nanoseconds
+    for each.
     """
     exposed = np.zeros(len(places), np.int64)
     for group in groups:
-        of_group = np.flatnonzero(np.isin(places, group.places))
+        # Looked up from the group: its operations are few where there are many groups.
+        nearest = np.searchsorted(places, group.places).clip(max=len(places) - 1)
+        of_group = nearest[places[nearest] == group.places]
         starts = case.spans.starts[places[of_group]]
         free_until_end = covered_before(group.free, starts + times[of_group])
         exposed[of_group] = free_until_end - covered_before(group.free, starts)

@@ -100,6 +100,19 @@ class _Neighbours(NamedTuple):
     """When the last computation began that its pass launched, or EARLIEST."""
 
 
+class _Work(NamedTuple):
+    """Computation; an entry for each operation in all arrays."""
+
+    places: np.ndarray
+    launches: np.ndarray
+    """When each was launched."""
+    lengths: np.ndarray
+
+    def of(self, where: np.ndarray) -> "_Work":
+        """Return the operations at some positions."""
+        return _Work(self.places[where], self.launches[where], self.lengths[where])
+
+
 class _Waiting(NamedTuple):
     """What waited for an operation's end; an entry for each operation in all arrays."""
 
@@ -209,6 +222,7 @@ def _neighbours(
     `pass_end` when its backward pass ended, or EARLIEST.
     """
     count, device_of = len(places), case.device_of
+    launched = case.since[places]
     neighbours = _Neighbours(
         following=np.full(count, NONE),
         given=np.zeros(count, np.int64),
@@ -216,17 +230,19 @@ def _neighbours(
         last_of_pass=np.full(count, EARLIEST),
     )
     all_work = np.flatnonzero(_may_hide(case))
+    # Each device's work is in the order of its start.
+    all_columns = _Work(all_work, case.since[all_work], case.lengths[all_work])
     work_of_device = {
-        int(device_of[all_work[group[0]]]): all_work[group]
+        int(device_of[all_work[group[0]]]): all_columns.of(group)
         for group in groups_of(device_of[all_work])
     }
     for on_device in groups_of(device_of[places]):
         # Of a program that computes on a GPU, gloo exchanges on the CPU.
-        work = work_of_device.get(int(device_of[places[on_device[0]]]), all_work)
-        if len(work) == 0:
+        work = work_of_device.get(int(device_of[places[on_device[0]]]), all_columns)
+        if len(work.places) == 0:
             continue
         of_device = _on_device(
-            case, work, case.since[places[on_device]], alone_from[on_device], pass_end[on_device]
+            case, work, launched[on_device], alone_from[on_device], pass_end[on_device]
         )
         for column, values in zip(neighbours, of_device, strict=True):
             column[on_device] = values
@@ -243,26 +259,26 @@ def _may_hide(case: CaseSpans) -> np.ndarray:
 
 def _on_device(
     case: CaseSpans,
-    work: np.ndarray,
+    work: _Work,
     launched: np.ndarray,
     alone_from: np.ndarray,
     pass_end: np.ndarray,
 ) -> _Neighbours:
     """Return the same of operations on one device, launched at some times.
 
-    `work` are the places of the computation there, in the order of their start.
+    `work` is the computation there, in the order of its start.
     """
     spans = case.spans
-    next_place = np.searchsorted(spans.starts[work], alone_from)
-    following = np.append(work, NONE)[next_place]
-    next_launch = np.where(following != NONE, case.since[following], LATEST)
+    next_place = np.searchsorted(spans.starts[work.places], alone_from)
+    following = np.append(work.places, NONE)[next_place]
+    next_launch = np.append(work.launches, LATEST)[next_place]
 
     # What follows is asked in the order of launches: how much was launched until some time.
-    work = work[np.argsort(case.since[work], kind="stable")]
-    launches = case.since[work]
-    time_before = np.concatenate(([0], np.cumsum(case.lengths[work])))
-    latest_start = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.starts[work])))
-    latest_end = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.ends[work])))
+    work = work.of(np.argsort(work.launches, kind="stable"))
+    launches = work.launches
+    time_before = np.concatenate(([0], np.cumsum(work.lengths)))
+    latest_start = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.starts[work.places])))
+    latest_end = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.ends[work.places])))
     until_next = np.searchsorted(launches, next_launch)
     until_launch = np.searchsorted(launches, launched, side="right")
     return _Neighbours(
