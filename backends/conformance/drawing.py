@@ -102,7 +102,7 @@ def _attempt(draw: Draw, model: Model) -> bool:
 
 
 def _load_array(model: Model) -> None:
-    """Load an array, or a tuple of them, on up to three devices."""
+    """Add calls that load an array, or a tuple of arrays, on up to three devices."""
     random = model.random
     text = _array_text(random)
     if random.random() < 0.25:

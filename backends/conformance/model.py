@@ -74,11 +74,15 @@ class Model:
         fails: Failure = "",
         stand_in: str = "",
     ) -> Value:
-        """Add the call of a verb that gives one value, and return that value."""
+        """Add the call of a verb that gives one value, and return that value.
+
+        `stand_in` is the call that gives the reference a value in place of a call that fails.
+        """
         name = self._new_name("v")
         source = f"{name} = backend.{call}"
-        stand_in = f"{name} = backend.{stand_in}" if stand_in else ""
-        statement = Statement(source, (name,), _names(uses, consumes), device, fails, stand_in)
+        source_of_stand_in = f"{name} = backend.{stand_in}" if stand_in else ""
+        used = _names(uses, consumes)
+        statement = Statement(source, (name,), used, device, fails, source_of_stand_in)
         self._add(statement, {name: device}, consumes)
         return self._values[name]
 

@@ -142,16 +142,18 @@ def with_communication(timeline: Timeline, kernels: re.Pattern[str]) -> Timeline
 def named_like_collectives(timeline: Timeline) -> Iterator[str]:
     """Yield a note if kernels that count as computing have names like those of collectives."""
     spans = timeline.columns
-    named = np.array(
-        [LIKE_COLLECTIVES.search(operator) is not None for operator in spans.operators], bool
-    )[spans.operator_of]
-    on_devices = np.array([queue[0] not in ("host", "cpu") for queue in spans.queues], bool)
-    computing = spans.kinds == KINDS.index("compute")
-    places = np.flatnonzero(named & computing & on_devices[spans.queue_of])
-    if not len(places):
+    # By operator and by queue first, and from there by span.
+    alike = [LIKE_COLLECTIVES.search(operator) is not None for operator in spans.operators]
+    on_devices = [device not in ("host", "cpu") for device, _ in spans.queues]
+    is_alike = np.array(alike, bool)[spans.operator_of]
+    is_on_device = np.array(on_devices, bool)[spans.queue_of]
+    is_computing = spans.kinds == KINDS.index("compute")
+    found = np.flatnonzero(is_alike & is_computing & is_on_device)
+    if not len(found):
         return
-    milliseconds = int((spans.ends - spans.starts)[places].sum()) / 1e6
-    names = sorted({spans.names[place] for place in spans.name_of[places].tolist()})
+    milliseconds = int((spans.ends - spans.starts)[found].sum()) / 1e6
+    numbers_of_names = np.unique(spans.name_of[found])
+    names = sorted(spans.names[number] for number in numbers_of_names.tolist())
     yield (
         f"{milliseconds:.3g} ms lie in kernels that are named like collectives and count as "
         f"computing ({', '.join(names[:SHOWN_NAMES])}): --communication NAME counts them as "

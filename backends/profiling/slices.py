@@ -199,19 +199,20 @@ class Slices(Columns[Slice]):
         return found
 
     def coded_arguments(self, *names: str) -> tuple[tuple[tuple[Any, ...], np.ndarray], ...]:
-        """Return the different values of each argument, in no order, and the place of each slice's
-        among them.
+        """Return for each argument its different values, and where each slice's value is in them.
 
-        Only texts and numbers count. A million of them are never decoded at the same time.
+        Only texts and numbers count. A slice without the argument has the value None. Few slices
+        are decoded at the same time: there may be a million.
         """
-        known: list[Places[Hashable]] = [Places() for _ in names]
-        coded_columns = [np.empty(len(self), np.int32) for _ in names]
-        for rows, columns in self._decoded(names):
-            for column, places, values in zip(coded_columns, known, columns, strict=True):
-                column[rows] = _places_of(values, places)
-        return tuple(
-            (tuple(places), column) for places, column in zip(known, coded_columns, strict=True)
-        )
+        # A value that is looked up for the first time gets the next place.
+        places_by_argument: list[Places[Hashable]] = [Places() for _ in names]
+        place_of_slice = [np.empty(len(self), np.int32) for _ in names]
+        for rows, values_by_argument in self._decoded(names):
+            for argument, values in enumerate(values_by_argument):
+                places = _places_of(values, places_by_argument[argument])
+                place_of_slice[argument][rows] = places
+        different_values = map(tuple, places_by_argument)
+        return tuple(zip(different_values, place_of_slice, strict=True))
 
     def _decoded(self, names: Sequence[str]) -> Iterator[tuple[np.ndarray, list[list[Any]]]]:
         """Yield some slices' arguments at a time: their rows, and a list by name."""
@@ -221,6 +222,7 @@ class Slices(Columns[Slice]):
 
 
 def _places_of(values: Sequence[Any], places: Places[Hashable]) -> list[int]:
+    """Return the place of each value; a value without one gets the next."""
     try:
         return list(map(places.__getitem__, values))
     except TypeError:

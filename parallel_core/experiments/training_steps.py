@@ -117,17 +117,20 @@ class Strategy:
 def step_by(
     gradients: Gradients,
 ) -> Callable[[Backend, Sequence[Array], Sequence[Array], float], Array]:
-    """Make a strategy's step: sum the gradients of all devices, then update every replica."""
+    """Make a strategy's step: sum the gradients of all devices, then update every replica.
+
+    The step returns a list of the new replicas.
+    """
 
     def step(
         backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rate: float
     ) -> Array:
-        sums: Sequence[Array] = gradients(backend, replicas, shards)
-        if len(sums) > 1:
-            sums = backend.allreduce(sums)
+        own_gradients = gradients(backend, replicas, shards)
+        # A single device has nothing to add.
+        sums = backend.allreduce(own_gradients) if len(own_gradients) > 1 else own_gradients
         return [
-            backend.launch(backend.ops.sgd, parameters, total, rate)
-            for parameters, total in zip(replicas, sums, strict=True)
+            backend.launch(backend.ops.sgd, parameters, summed, rate)
+            for parameters, summed in zip(replicas, sums, strict=True)
         ]
 
     return step

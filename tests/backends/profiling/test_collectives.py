@@ -111,7 +111,8 @@ def of_rank(
     rank: int, *, links: int = 100, process: int | None = None, device: int | None = None
 ) -> list[Event]:
     """Return what PyTorch's profiler writes of one rank: three launches and their kernels."""
-    host, gpu = process or 4000 + rank, rank if device is None else device
+    host = 4000 + rank if process is None else process
+    gpu = rank if device is None else device
     events: list[Event] = [
         {"ph": "M", "name": "process_name", "pid": p, "args": {"name": "x"}} for p in (host, 0, 1)
     ]

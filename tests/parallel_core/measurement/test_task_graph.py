@@ -145,19 +145,17 @@ def test_operations_depend_on_what_made_their_values(backend: Backend, one_by_on
     assert np.array_equal(recording.to_numpy(recording.wait(d)), 5 * ONES)
     recording.waitall()
     tasks = recording.tasks
-    assert [task.name for task in tasks] == ["asarray", "a", "b", "copy", "copy", "d", "own"]
-    assert [task.after for task in tasks] == [(), (0,), (0, 1), (1,), (2,), (3, 4), (3,)]
-    assert [task.device for task in tasks] == [*[str(first)] * 3, *[str(second)] * 4]
-    assert [task.kind for task in tasks] == [
-        "load",
-        "compute",
-        "compute",
-        "copy",
-        "copy",
-        "compute",
-        "copy",
+    recorded = [(task.name, task.kind, task.device, task.after, task.bytes) for task in tasks]
+    assert recorded == [
+        # After which tasks each comes, by their positions, and how many bytes it moves.
+        ("asarray", "load", str(first), (), 0),
+        ("a", "compute", str(first), (0,), 0),
+        ("b", "compute", str(first), (0, 1), 0),
+        ("copy", "copy", str(second), (1,), 24),
+        ("copy", "copy", str(second), (2,), 24),
+        ("d", "compute", str(second), (3, 4), 0),
+        ("own", "copy", str(second), (3,), 0),
     ]
-    assert [task.bytes for task in tasks] == [0, 0, 0, 24, 24, 0, 0]
     assert crossings(tasks) == 2
     assert all((task.seconds > 0) == one_by_one for task in tasks)
 

@@ -242,8 +242,9 @@ def test_many_steps_are_left_to_the_json(ddp: CaseFigures) -> None:
 
 
 def of_ranks(ranks: int, width: int = 80, world_size: int | None = None) -> str:
-    """Return what is printed of ranks that compute the longer the higher their number is, and wait
-    for the last one.
+    """Return what is printed of ranks: each computes a millisecond longer than the one before.
+
+    All of them exchange until the same moment, so each waits for the last one.
     """
     end = (110 + ranks) * MS
     traces = {}
@@ -255,9 +256,15 @@ def of_ranks(ranks: int, width: int = 80, world_size: int | None = None) -> str:
         )
         timeline = Timeline("torch", spans)
         collective = Collective("allreduce", "0", None, "9", computed, end)
-        path, figures = Path(f"{rank}.json"), timeline_figures(timeline)
         traces[rank] = RankTrace(
-            path, rank, world_size or ranks, timeline, 2, figures, (collective,), 0
+            Path(f"{rank}.json"),
+            rank,
+            world_size=world_size or ranks,
+            timeline=timeline,
+            spans=len(spans),
+            figures=timeline_figures(timeline),
+            collectives=(collective,),
+            begin=0,
         )
     return printed(show_ranks, summary_of(traces), width=width)
 

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -150,14 +151,18 @@ def test_tasks_of_a_pool_begin_in_order() -> None:
 @pytest.mark.parametrize("item", [False, True])
 def test_a_consumer_comes_after_all_readers_not_the_last_alone(consumer: str, item: bool) -> None:
     worker, gate = pool(), threading.Event()
+    streams = {"the same stream": worker, "another": stream(SECOND), "another pool": pool(SECOND)}
+
+    def read_slowly(x: Any) -> list[int]:
+        gate.wait()
+        return list(x) if item else list(x[0])
+
     value = worker.submit(lambda: ([1], [2]))
     read = value[0] if item else value
-    slow = worker.submit(lambda x: gate.wait() and list(x if item else x[0]), read)
+    slow = worker.submit(read_slowly, read)
+    # Another thread of the pool reads meanwhile.
     worker.submit(lambda _: None, read).result()
-    writer = {"the same stream": worker, "another": stream(SECOND), "another pool": pool(SECOND)}[
-        consumer
-    ]
-    overwritten = writer.submit_consuming(lambda x: x[0].append(3), value)
+    overwritten = streams[consumer].submit_consuming(lambda x: x[0].append(3), value)
     time.sleep(SHORTLY)
     gate.set()
     assert slow.result() == [1]

@@ -47,7 +47,7 @@ def judged(guess: float, low: float, high: float, name: str = "speedup", **chang
         (SPEEDUP, 1.0, 1.95, 1.99, "too low"),
         (SPEEDUP, 1.0, 0.95, 1.05, "within"),
         (SPEEDUP, 2.0, 0.95, 1.05, "too high"),
-        # The interval decides, and not the bands that it touches.
+        # A guess outside the interval is wrong, even if both mean the same.
         (SPEEDUP, 1.0, 1.1, 1.3, "too low"),
         (SPEEDUP, 1.7, 1.5, 1.9, "within"),
         (metric(), 2.0, 1.0, 3.0, "within"),
