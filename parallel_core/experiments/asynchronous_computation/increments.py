@@ -9,6 +9,7 @@ if the backend is the slower side.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from math import log
 from time import perf_counter
 from typing import NamedTuple
@@ -264,11 +265,11 @@ def in_one_launch(trial: Trial, x: Array, once: Work, steps: int) -> Work:
     the work is then the unit of `once`.
     """
     backend, add = trial.backend, trial.backend.ops.add
-    calls = 0
+    # An iterator counts the calls: a function that captures a number is compiled for each one.
+    calls = count()
 
     def increment(start: Array, steps: int) -> Array:
-        nonlocal calls
-        calls += 1
+        next(calls)
         for _ in range(steps):
             y = add(start, 1.0)
         return y
@@ -277,10 +278,10 @@ def in_one_launch(trial: Trial, x: Array, once: Work, steps: int) -> Work:
         return backend.launch(increment, x, steps)
 
     backend.wait(backend.launch(increment, x, 1))
-    calls_to_compile = calls
+    calls_before = next(calls)
     backend.wait(backend.launch(increment, x, 1))
     # A compiled function is not called again.
-    is_compiled = calls == calls_to_compile
+    is_compiled = next(calls) == calls_before + 1
     launch = once.unit if is_compiled and once.unit else increment_in_one_launch
     return Work(launch, once.unit, once.times)
 

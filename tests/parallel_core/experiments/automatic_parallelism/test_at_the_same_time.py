@@ -158,7 +158,12 @@ def test_a_number_of_workers_that_is_refused_is_a_note(refused: Result) -> None:
     assert "parallel_speedup" not in refused.metrics
 
 
-@pytest.mark.parametrize(("name", "can_have_more"), [("torch", True), ("jax", False)])
+@pytest.mark.parametrize(
+    ("name", "can_have_more"),
+    [("torch", True), ("jax", False)],
+    # No id names JAX: in its environment PyTorch, whose queues are used here, is not installed.
+    ids=["several-workers", "one-worker"],
+)
 def test_more_workers_are_advised_where_they_can_be_had(
     refused: Result, name: str, can_have_more: bool
 ) -> None:
