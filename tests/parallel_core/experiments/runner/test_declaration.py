@@ -47,6 +47,14 @@ def test_what_was_chosen_in_the_quietest_moment_counts(
     assert next(others_shares, None) is None
 
 
+def test_a_size_that_a_comparison_gives_counts_as_chosen(numpy: Backend) -> None:
+    run = EXPERIMENTS["parallel"].run
+    by_comparison = run(numpy, size=16, rounds=1, sizes_chosen=True)
+    by_user = run(numpy, size=16, rounds=1)
+    assert by_comparison.chosen_by == {"size": "comparison"}
+    assert by_user.chosen_by == {}
+
+
 @pytest.mark.parametrize(("chosen_by", "side"), [({"size": "rounds"}, 640), ({}, 64)])
 def test_a_chosen_size_is_counted_with_matrices_that_outlast_turns_on_a_core(
     numpy: Backend, monkeypatch: pytest.MonkeyPatch, chosen_by: dict[str, str], side: int
