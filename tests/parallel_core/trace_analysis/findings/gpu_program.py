@@ -15,6 +15,9 @@ MAIN, AUTOGRAD = 1, 2
 COMPUTING, SIDE, NCCL = 7, 13, 20
 LAUNCHING = 6.0
 
+STEPS = 5
+"""The steps of a program."""
+
 
 class GpuProgram:
     """A program that trains, call by call."""
@@ -177,3 +180,13 @@ class GpuProgram:
         }
         self.events.append(event)
         return event
+
+
+def train(program: GpuProgram, layers: int = 6, time: float = 200.0) -> None:
+    """Run the passes of a step without exchanges."""
+    program.forward(layers, time)
+    with program.backward():
+        for _ in range(layers):
+            program.layer_backward(2 * time)
+            with program.kept():
+                pass

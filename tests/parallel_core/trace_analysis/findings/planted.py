@@ -6,22 +6,18 @@ from tests.parallel_core.trace_analysis.findings.gpu_program import (
     COMPUTING,
     NCCL,
     SIDE,
+    STEPS,
     GpuProgram,
+    train,
+)
+from tests.parallel_core.trace_analysis.findings.hidden import (
+    hidden_buckets,
+    last_pass_only,
+    prefetched,
 )
 
-STEPS = 5
 TO_HOST = "DtoH (Device -> Pinned)"
 FROM_PAGEABLE = "HtoD (Pageable -> Device)"
-
-
-def train(program: GpuProgram, layers: int = 6, time: float = 200.0) -> None:
-    """Run the passes of a step without exchanges."""
-    program.forward(layers, time)
-    with program.backward():
-        for _ in range(layers):
-            program.layer_backward(2 * time)
-            with program.kept():
-                pass
 
 
 def same_stream() -> GpuProgram:
@@ -328,53 +324,6 @@ def slowed_by(factor: float, exchange: bool, beside: float) -> GpuProgram:
                 program.compute("aten::mm", beside)
             program.let_wait(COMPUTING, NCCL if exchange else SIDE)
             program.compute("aten::relu", 100)
-    return program
-
-
-def hidden_buckets() -> GpuProgram:
-    """Exchange in many small buckets."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            program.forward(12)
-            with program.backward():
-                for _ in range(12):
-                    program.layer_backward()
-                    with program.kept():
-                        program.exchange(100)
-            program.let_wait(COMPUTING, NCCL)
-            program.optimizer()
-    return program
-
-
-def prefetched() -> GpuProgram:
-    """Prefetch each batch while the one before it is computed."""
-    program = GpuProgram()
-    program.copy(900, SIDE)
-    for _ in range(STEPS):
-        with program.step():
-            program.let_wait(COMPUTING, SIDE)
-            program.copy(900, SIDE)
-            train(program)
-            program.optimizer()
-    return program
-
-
-def last_pass_only() -> GpuProgram:
-    """Exchange in the last of three backward passes, in small buckets."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            train(program)
-            train(program)
-            program.forward()
-            with program.backward():
-                for _ in range(6):
-                    program.layer_backward()
-                    with program.kept():
-                        program.exchange(60)
-            program.let_wait(COMPUTING, NCCL)
-            program.optimizer()
     return program
 
 
