@@ -18,13 +18,14 @@ a training step or an allreduce there are no calls on one element, so their oper
 calls.
 
 A part is named as a reason if its difference has the sign of the whole difference, is at least a
-quarter of it, and is, with its whole interval, larger than twice the systematic error. That is what
+third of it, and is, with its whole interval, larger than twice the systematic error. That is what
 the operations of one framework differ by between its two engines, which are the same operations.
 Nothing is named if operations took longer as a unit than their case did, or if other programs took
 a fifth or more of the cores. `benchmarks/harness/planted_faults.py` counts how often planted faults
 are named by their part and by no other.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -52,7 +53,7 @@ PARTS: Mapping[str, str] = {
     "rest": "waiting",
 }
 """What each part is called where people read."""
-LEAST_SHARE = 0.25
+LEAST_SHARE = 1 / 3
 """The share of a difference that a part needs to be named as its reason."""
 TOO_BUSY = 0.2
 """If other processes take this share of the cores or more, no reasons are named."""
@@ -181,6 +182,7 @@ def time_difference(
     (`loudness_of`).
     """
     case = case or main_case(results, other)
+    results, other = in_same_rounds(results, other)
     times, other_times = results.medians(case), other.medians(case)
     time, other_time = median(times), median(other_times)
     deviation = loudness * EXPERIMENTS[results.cell.experiment].usual_deviation
@@ -189,7 +191,7 @@ def time_difference(
 
     ratio = differences.ratio_interval(times, other_times, deviation)
     ratio = Interval(ratio.estimate, ratio.low * (1 - lost), ratio.high / (1 - other_lost))
-    verdict = differences.verdict_on(ratio, min(len(times), len(other_times)))
+    verdict = differences.verdict_on(ratio, len(times))
     seconds = differences.difference_interval(times, other_times, deviations)
     low, high = seconds.low - lost * time, seconds.high + other_lost * other_time
     seconds = Interval(seconds.estimate, low, high)
@@ -239,15 +241,37 @@ def _own_losses(results: CellResults, other: CellResults) -> tuple[float, float]
     return taken - common, taken_there - common
 
 
+def in_same_rounds(results: CellResults, other: CellResults) -> tuple[CellResults, CellResults]:
+    """Return what two cells measured in the rounds that gave a valid result of both.
+
+    If there are none, it is the first result of each, which allow no verdict.
+    """
+    rounds = set(results.rounds) & set(other.rounds)
+
+    def shared(of: CellResults) -> CellResults:
+        pairs = zip(of.rounds, of.valid, strict=True)
+        kept = [result for turn, result in pairs if turn in rounds] or of.valid[:1]
+        return CellResults(of.cell, tuple(kept))
+
+    return shared(results), shared(other)
+
+
 def loudness_of(cells: Iterable[CellResults]) -> float:
-    """Return by what factor the processes of believed cells lie farther apart than is usual."""
-    known: list[tuple[tuple[float, ...], float]] = []
+    """Return by what factor believed cells differ more from round to round than is usual: each from
+    the first one of its experiment.
+    """
+    first_of: dict[str, CellResults] = {}
+    ratios: list[tuple[Sequence[float], float]] = []
     for results in cells:
-        experiment = EXPERIMENTS[results.cell.experiment]
-        times = results.medians(main_case(results))
-        if times:
-            known.append((times, experiment.usual_deviation))
-    return differences.loudness(known)
+        first = first_of.setdefault(results.cell.experiment, results)
+        case = main_case(first, results)
+        one, other = in_same_rounds(results, first)
+        times, other_times = one.medians(case), other.medians(case)
+        if results is not first and times and other_times:
+            usual = EXPERIMENTS[results.cell.experiment].usual_deviation
+            of_rounds = np.divide(times, other_times).tolist()
+            ratios.append((of_rounds, math.sqrt(2) * usual))
+    return differences.loudness(ratios)
 
 
 def _reasons(difference: Interval, parts: Mapping[str, Interval], least: float) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from itertools import count
 from statistics import median
 from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
 
@@ -123,6 +124,14 @@ class CellResults:
     def valid(self) -> tuple[Result, ...]:
         """The results without problems; only these are counted."""
         return tuple(result for result in self.results if not result.problems)
+
+    @property
+    def rounds(self) -> tuple[int, ...]:
+        """The round of every valid process: each round gave a result, or a failure."""
+        failed = {failure.round for failure in self.failures}
+        with_result = (turn for turn in count(1) if turn not in failed)
+        pairs = zip(with_result, self.results, strict=False)
+        return tuple(turn for turn, result in pairs if not result.problems)
 
     @property
     def case_names(self) -> tuple[str, ...]:

@@ -1,24 +1,26 @@
-"""Differences of two cells' medians, each with its interval, and the verdict that it allows.
+"""Differences of two cells, each with its interval, and the verdict that it allows.
 
-Two or three processes hardly tell how far a cell's processes lie apart, so their variance is
-moderated: it is averaged with the variance that is usual for the experiment, each weighted by its
-degrees of freedom (Smyth 2004, Linear models and empirical Bayes methods for assessing differential
-expression in microarray experiments). How loud this machine is, all cells of the comparison say
-together: the usual deviation is multiplied by their `loudness`. One process a cell tells nothing.
+The processes of a round are a pair: what the machine did to both of them cancels in their
+difference, and only how far the pairs lie apart widens its interval.
 
-One process in fifty is disturbed far beyond the others. Of four or more the farthest one is moved
-in, so that it does not hide what the rest show.
+Two or three pairs hardly tell how far they lie apart, so their variance is moderated: it is
+averaged with the variance that is usual for the experiment, each weighted by its degrees of freedom
+(Smyth 2004, Linear models and empirical Bayes methods for assessing differential expression in
+microarray experiments). How loud this machine is, all cells of the comparison say together: the
+usual deviation is multiplied by their `loudness`. One pair tells nothing.
 
-A difference has the degrees of freedom of the cell that has fewer: Welch's would be too many where
-variances vary as much as these do. benchmarks/self_test.py counts how often a cell that is compared
-with itself is called different: less than once in twenty, with two processes too.
+One process in fifty is disturbed far beyond the others. Of four pairs or more the farthest one is
+moved in, so that it does not hide what the rest show.
+
+benchmarks/self_test.py counts how often a cell that is compared with itself is called different:
+less than once in twenty, with two processes too.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean, median, variance
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -38,7 +40,7 @@ USUAL_DEVIATION = 0.03
 An experiment may have one of its own; `python -m benchmarks.harness.deviations` fits them.
 """
 USUAL_FREEDOM = 2.0
-"""The degrees of freedom of the usual deviation: how much it weighs beside a cell's own one."""
+"""The degrees of freedom of the usual deviation: how much it weighs beside that of the pairs."""
 LEAST_SHARE_OF_USUAL = 0.1
 """A deviation below this share of the usual one is chance, and counts as this share."""
 FEWEST_PROCESSES = 2
@@ -54,22 +56,14 @@ VARIANCE_OF_MEDIAN = math.pi / 2
 """The variance of the median of normal values over that of their mean is at most this."""
 
 
-class Spread(NamedTuple):
-    """The spread of the median of a cell's values."""
-
-    variance: float
-    freedom: float
-    """Its degrees of freedom."""
-
-
 def ratio_interval(
     values: Sequence[float], others: Sequence[float], deviation: float = USUAL_DEVIATION
 ) -> Interval:
-    """Return the ratio of two cells' medians, `values` / `others`, with its interval.
+    """Return the ratio `values` / `others` of two cells in the same rounds, with its interval.
 
-    All values are positive. `deviation` is the usual one of logarithms.
+    It is the median of the rounds' ratios. All values are positive. `deviation` is the usual one of
+    the logarithms of a cell's values.
     """
-    # A quotient of medians is the exponential of a difference of medians of logarithms.
     logarithms = np.log(values).tolist(), np.log(others).tolist()
     return exponential(difference_interval(*logarithms, (deviation, deviation)))
 
@@ -77,37 +71,26 @@ def ratio_interval(
 def difference_interval(
     values: Sequence[float], others: Sequence[float], deviations: tuple[float, float]
 ) -> Interval:
-    """Return the difference of two cells' medians, `values` − `others`, with its interval.
+    """Return the difference `values` − `others` of two cells in the same rounds, with its interval.
 
-    It is unbounded if a cell has one value. `deviations` are the usual ones of the two cells, in
-    the values' unit.
+    It is the median of the rounds' differences, and unbounded if there is one round. `deviations`
+    are the usual ones of the two cells, in the values' unit.
     """
-    estimate = median(values) - median(others)
-    if min(len(values), len(others)) < FEWEST_PROCESSES:
+    pairs = [value - other for value, other in zip(values, others, strict=True)]
+    count, estimate = len(pairs), median(pairs)
+    if count < FEWEST_PROCESSES:
         return Interval(estimate, -math.inf, math.inf)
-    first, second = (
-        _spread_of_median(of_cell, deviation)
-        for of_cell, deviation in zip((values, others), deviations, strict=True)
-    )
-    freedom = min(first.freedom, second.freedom)
-    reach = student_t(freedom) * math.sqrt(first.variance + second.variance)
+    freedom = USUAL_FREEDOM + count - 1
+    usual_variance = sum(deviation**2 for deviation in deviations)
+    moderated = (USUAL_FREEDOM * usual_variance + (count - 1) * _variance(pairs)) / freedom
+    # The median of two values is their mean.
+    of_median = moderated / count * (1.0 if count == 2 else VARIANCE_OF_MEDIAN)
+    reach = student_t(freedom) * math.sqrt(of_median)
     return Interval(estimate, estimate - reach, estimate + reach)
 
 
-def _spread_of_median(values: Sequence[float], deviation: float) -> Spread:
-    """Return the moderated variance of the median of a cell's values, given their usual
-    deviation.
-    """
-    freedom = len(values) - 1
-    weighted = USUAL_FREEDOM * deviation**2 + freedom * _variance(values)
-    moderated = weighted / (USUAL_FREEDOM + freedom)
-    # The median of two values is their mean.
-    factor = 1.0 if len(values) == 2 else VARIANCE_OF_MEDIAN
-    return Spread(factor * moderated / len(values), USUAL_FREEDOM + freedom)
-
-
 def _variance(values: Sequence[float]) -> float:
-    """Return the variance of a cell's values, which one disturbed process of four or more hardly
+    """Return the variance of some values, which one disturbed process of four or more hardly
     changes.
     """
     count = len(values)
@@ -124,16 +107,16 @@ def _variance(values: Sequence[float]) -> float:
 def loudness(cells: Iterable[tuple[Sequence[float], float]]) -> float:
     """Return by what factor the processes of a comparison lie farther apart than is usual.
 
-    Each cell has its times and the usual deviation of their logarithms. Few processes tell the
-    factor badly: it is larger then. Without any it is 1.
+    Each cell, or pair of cells, has its times, or ratios of times, and the usual deviation of their
+    logarithms. Few processes tell the factor badly: it is larger then. Without any it is 1.
     """
     logarithms: list[float] = []
     freedoms = 0
-    for times, deviation in cells:
-        freedom = len(times) - 1
+    for values, deviation in cells:
+        freedom = len(values) - 1
         if freedom < 1:
             continue
-        of_cell = _variance(np.log(times).tolist())
+        of_cell = _variance(np.log(values).tolist())
         share = max(math.sqrt(of_cell) / deviation, LEAST_SHARE_OF_USUAL)
         # The mean of a logarithm of a variance lies below the logarithm of its mean.
         logarithms.append(
