@@ -246,7 +246,7 @@ def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
     with lifeline() as stdin:
         command = measuring_command(sys.executable, runs)
         done = subprocess.run(command, stdin=stdin, stdout=subprocess.PIPE, text=True, check=False)
-    return [one.result for one in measured_in(done.stdout)]
+    return list(measured_in(done.stdout))
 
 
 def trial(over: str, rounds: int, faults: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -119,10 +119,10 @@ def compare(
 
     Runs the chapters' demonstrations, or the experiments that are named.
 
-    Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds; with
-    --quick all experiments on a backend and engine share one in each round. The folder gets
-    report.html, comparison.json, pyperf/ with the raw times for pyperf's own tools, and traces/
-    with the recordings of the frameworks' profilers.
+    Every cell (experiment × backend × engine) runs in a fresh process in each round, and those of a
+    round live together and take turns. With --quick all experiments on a backend and engine share a
+    process. The folder gets report.html, comparison.json, pyperf/ with the raw times for pyperf's
+    own tools, and traces/ with the recordings of the frameworks' profilers.
     """
     refuse_unknown("device kind", of_plan["device_kind"], DEVICE_KINDS)
     usual_rounds = QUICK_ROUNDS if quick else ROUNDS

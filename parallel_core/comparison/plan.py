@@ -87,19 +87,23 @@ class Plan:
         return self.traces_in is not None and turn == FIRST
 
     def command(
-        self, cells: Sequence[Cell], chosen: Mapping[str, Mapping[str, Any]], turn: int
+        self,
+        cells: Sequence[Cell],
+        chosen: Mapping[str, Mapping[str, Any]],
+        turn: int,
+        ended_on: int | None = None,
     ) -> list[str]:
         """Return the command that runs cells of a backend and engine in one process, and in one
         round traces them.
 
         `chosen` are values of parameters, by experiment, and take the place of those that a
-        comparison usually takes.
+        comparison usually takes. The process ends its turns on a descriptor, if there is one.
         """
         runs = (
             (cell.experiment, self._options(cell, chosen.get(cell.experiment, {}), turn))
             for cell in cells
         )
-        return measuring_command(self.interpreters[cells[0].backend], runs)
+        return measuring_command(self.interpreters[cells[0].backend], runs, ended_on)
 
     def _usual_options(self, name: str) -> dict[str, Any]:
         """Return the options with which an experiment is compared."""

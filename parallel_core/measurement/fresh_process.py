@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED, MeasurementError, RequestError
@@ -23,30 +23,19 @@ that is more.
 """
 
 
-class Measured(NamedTuple):
-    """The output of a run, and when it began and ended, by the clock that all processes share."""
-
-    result: Result
-    began: float
-    ended: float
-
-    @property
-    def seconds(self) -> float:
-        """The seconds that it took after the framework was loaded."""
-        return self.ended - self.began
-
-    def as_line(self) -> str:
-        """Return the line of JSON that `measured_in` reads."""
-        return json.dumps({**self._asdict(), "result": self.result.as_json()})
-
-
-def measuring_command(python: str, runs: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
+def measuring_command(
+    python: str, runs: Iterable[tuple[str, Mapping[str, Any]]], turns: int | None = None
+) -> list[str]:
     """Return the command of a process that does runs, each an experiment with its options (see
     `run_arguments`).
+
+    It takes turns with others if there is a descriptor on which it is to end its turns.
     """
     # -P: the current folder may hold another checkout than the installed one.
-    arguments = [run_arguments(experiment, options) for experiment, options in runs]
-    return [python, "-P", "-m", "parallel_core", "measure", *arguments]
+    command = [python, "-P", "-m", "parallel_core", "measure"]
+    if turns is not None:
+        command.append(f"--turns={turns}")
+    return [*command, *(run_arguments(experiment, options) for experiment, options in runs)]
 
 
 def run_arguments(experiment: str, options: Mapping[str, Any]) -> str:
@@ -56,20 +45,17 @@ def run_arguments(experiment: str, options: Mapping[str, Any]) -> str:
     An option without a value (None) is left out; one with a tuple of values is given once for each
     of them.
     """
-    return shlex.join([experiment, *_words(options)])
+    return f"{experiment} {option_words(options)}"
 
 
-def measured_in(output: str) -> Iterator[Measured]:
-    """Read the lines of a measuring process.
+def measured_in(output: str) -> Iterator[Result]:
+    """Read the results in the lines of a measuring process.
 
     Skip other ones: a library's, and one that it left unfinished.
     """
     for line in output.splitlines():
         with suppress(ValueError, TypeError, KeyError):
-            read = json.loads(line)
-            yield Measured(
-                Result.from_json(read["result"]), float(read["began"]), float(read["ended"])
-            )
+            yield Result.from_json(json.loads(line))
 
 
 def measure_elsewhere(
@@ -94,12 +80,17 @@ def measure_elsewhere(
         outcome = Outcome(done.returncode, done.stdout, done.stderr, timed_out=False)
     except subprocess.TimeoutExpired:
         outcome = Outcome(-9, "", "", timed_out=True)
-    for measured in measured_in(outcome.output):
-        return measured.result
+    for result in measured_in(outcome.output):
+        return result
     reason = outcome.reason(seconds)
     if outcome.status == REFUSED:
         raise RequestError(reason)
     raise MeasurementError(f"{experiment} in a separate process: {reason}")
+
+
+def option_words(options: Mapping[str, Any]) -> str:
+    """Return options as a shell reads them."""
+    return shlex.join(_words(options))
 
 
 def _words(options: Mapping[str, Any]) -> Iterator[str]:

@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from backends import Array, Backend
-from backends.host import clock_without_compiling
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.result import Timing as Timing
+from parallel_core.measurement.turns import SHORTEST_TURN, end_turn, working_clock
 from parallel_core.system.formatting import seconds
 from parallel_core.system.machine import MachineWatch, joined_watches, sample_machine, watched
 
@@ -170,7 +170,7 @@ def interleave(
 
     Raises TooSlowError if fewer than `fewest` rounds fit, judging by the last one.
     """
-    started = clock_without_compiling()
+    started = working_clock()
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
     watches: list[MachineWatch] = []
     forwards = list(cases)
@@ -178,7 +178,8 @@ def interleave(
     with without_garbage_collection():
         seconds_of_round = 0.0
         for done in range(warmups + MOST_ROUNDS * rounds):
-            began = clock_without_compiling()
+            end_turn(SHORTEST_TURN)
+            began = working_clock()
             if done >= warmups + rounds:
                 needs_quieter_rounds = budget < math.inf and _are_disturbed(watches, rounds)
                 if not needs_quieter_rounds:
@@ -193,11 +194,11 @@ def interleave(
             for number, name in enumerate(backwards if done % 2 else forwards):
                 tell(name, min(1.0, (done + number / len(cases)) / (warmups + rounds)))
                 timings[name].append(cases[name]())
-            seconds_of_round = clock_without_compiling() - began
+            seconds_of_round = working_clock() - began
             if done == warmups:
                 # What else is done once, in a warm-up: that counts as no more than a round.
                 counted = (warmups + 1) * seconds_of_round
-                started = max(started, clock_without_compiling() - counted)
+                started = max(started, working_clock() - counted)
             if done >= warmups:
                 watches.append(watched(before, sample_machine()))
     kept = _quietest(watches, rounds)

@@ -14,7 +14,7 @@ import signal
 import stat
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -84,14 +84,17 @@ def has_lifeline() -> bool:
         return False
 
 
-def leave_with_starter() -> None:
-    """Kill this process, and the group that it leads, when nobody holds its standard input open."""
+def leave_with_starter(on_read: Callable[[bytes], object] = lambda _: None) -> None:
+    """Kill this process, and the group that it leads, when nobody holds its standard input open.
+
+    Until then `on_read` is called on another thread with what is written there.
+    """
     # The kernel kills it too, even if it is stopped, or Python is stuck, by then.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def wait_for_the_end() -> None:
-        while os.read(0, 4096):
-            pass
+        while read := os.read(0, 4096):
+            on_read(read)
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -99,36 +102,74 @@ def leave_with_starter() -> None:
     threading.Thread(target=wait_for_the_end, name="lifeline", daemon=True).start()
 
 
-async def supervise(
+@dataclass(frozen=True)
+class Running:
+    """A command that runs in a process group of its own."""
+
+    process: asyncio.subprocess.Process
+    # Files and not pipes, which a surviving grandchild may hold open.
+    _output: IO[bytes]
+    _errors: IO[bytes]
+
+    @property
+    def output(self) -> str:
+        """What the command has printed so far."""
+        return _text(self._output)
+
+    async def ended(self, timed_out: bool) -> Outcome:
+        """Kill whatever of the group still runs, and return the outcome."""
+        kill_group(self.process.pid)
+        status = await self.process.wait()
+        return Outcome(status, _text(self._output), _text(self._errors), timed_out)
+
+
+@contextlib.asynccontextmanager
+async def started(
     command: Sequence[str],
-    deadline: float,
     cores: set[int],
     stdin: int = asyncio.subprocess.DEVNULL,
-) -> Outcome:
-    """Run a command on some cores for at most `deadline` seconds, and return its outcome.
+    inherited: Sequence[int] = (),
+) -> AsyncIterator[Running]:
+    """Start a command on some cores, with some descriptors, and leave nothing of it behind when
+    this context ends.
 
     Raises OSError if it cannot be started.
     """
-    # The output goes to files and not to pipes, which a surviving grandchild may hold open.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         # The new process inherits the calling thread's cores.
         with on_cores(cores):
             process = await asyncio.create_subprocess_exec(
-                *command, stdin=stdin, stdout=output, stderr=errors, start_new_session=True
+                *command,
+                stdin=stdin,
+                stdout=output,
+                stderr=errors,
+                pass_fds=inherited,
+                start_new_session=True,
             )
+        try:
+            yield Running(process, output, errors)
+        finally:
+            kill_group(process.pid)
+            await process.wait()
+
+
+async def supervise(command: Sequence[str], deadline: float, cores: set[int]) -> Outcome:
+    """Run a command on some cores for at most `deadline` seconds, and return its outcome.
+
+    Raises OSError if it cannot be started.
+    """
+    async with started(command, cores) as running:
         timed_out = False
         try:
             async with asyncio.timeout(deadline):
-                await process.wait()
+                await running.process.wait()
         except TimeoutError:
             timed_out = True
-        finally:
-            kill_group(process.pid)
-            status = await process.wait()
-        return Outcome(status, _text(output), _text(errors), timed_out)
+        return await running.ended(timed_out)
 
 
 def _text(stream: IO[bytes]) -> str:
     """Return the whole text of a file."""
-    stream.seek(0)
-    return stream.read().decode(errors="replace")
+    size = os.fstat(stream.fileno()).st_size
+    # The process writes at the position that it shares with this descriptor.
+    return os.pread(stream.fileno(), size, 0).decode(errors="replace")

@@ -4,7 +4,7 @@ experiment, a difference.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from humanize import naturaldelta
@@ -15,9 +15,11 @@ from rich.text import Text
 
 from backends.registry.loading import title
 from parallel_core.comparison.account import PARTS
-from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
+from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis, analyse
+from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.difference import Difference
-from parallel_core.comparison.runner import NextRun
+from parallel_core.comparison.runner import OnProgress
+from parallel_core.comparison.schedule import Generation
 from parallel_core.comparison.screen import Screen, screen_of
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.measurement.differences import Verdict
@@ -181,33 +183,35 @@ def show_difference(difference: Difference, console: Console) -> None:
 
 
 @contextmanager
-def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]:
-    """Show the progress of a comparison, and about how long the rest will take.
+def comparison_progress(console: Console) -> Iterator[OnProgress]:
+    """Show the progress of a comparison, about how long the rest will take, and its first sentence
+    as soon as it is known.
 
-    The display changes only between processes, because redrawing it ten times a second would
-    disturb the measurement.
+    The display changes only between turns, because redrawing it ten times a second would disturb
+    the measurement.
     """
     with progress_line(console, MofNCompleteColumn(), shown=console.is_interactive) as progress:
         task = progress.add_task("starting", total=None, left=None)
-        done = 0
-        announced: int | None = None
+        announced = 0
+        headline = ""
 
-        def on_run(run: NextRun) -> None:
-            nonlocal done, announced
-            begins = run.round != announced
-            stage, total = f"round {run.round} of {run.rounds}", done + run.left
-            what = str(run.cells[0]) if len(run.cells) == 1 else run.cells[0].side
+        def on_progress(generation: Generation, results: int, so_far: Comparison) -> None:
+            nonlocal announced, headline
+            stage = f"round {generation.round} of {generation.rounds}"
+            done = generation.done + results
+            total = generation.done + generation.left
+            left = generation.seconds_left
             if console.is_interactive:
-                progress.update(task, description=f"{stage}: {what}", completed=done, total=total)
-                progress.update(task, left=run.seconds_left, refresh=True)
-            elif begins:
-                left = (
-                    ""
-                    if run.seconds_left is None
-                    else f", about {naturaldelta(run.seconds_left)} left"
-                )
-                console.print(f"{stage}: {done} of {total} runs done{left}")
-            announced = run.round
-            done += 1
+                experiment = generation.experiment_after(results)
+                progress.update(task, description=f"{stage}: {experiment}", total=total)
+                progress.update(task, completed=done, left=left, refresh=True)
+            elif generation.round != announced:
+                remains = "" if left is None else f", about {naturaldelta(left)} left"
+                console.print(f"{stage}: {done} of {total} results{remains}")
+            if generation.round != announced and done and not headline:
+                headline = screen_of(analyse(so_far)).headline
+                if headline:
+                    console.print(f"known so far: {headline}")
+            announced = generation.round
 
-        yield on_run
+        yield on_progress

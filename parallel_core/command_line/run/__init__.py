@@ -4,6 +4,7 @@ turn.
 `parallel-core measure` does such runs for another process.
 """
 
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -27,7 +28,8 @@ from parallel_core.experiments.explanation import about_unknown, explanation
 from parallel_core.experiments.runner.counts import REPETITIONS
 from parallel_core.experiments.runner.guess import read_guess
 from parallel_core.experiments.runner.parameters import MOST
-from parallel_core.measurement.fresh_process import Measured
+from parallel_core.measurement.result import Result
+from parallel_core.measurement.turns import end_experiment, end_turn, options_of_turn, take_turns
 from parallel_core.system.errors import MeasurementError
 from parallel_core.system.subprocesses import has_lifeline, leave_with_starter
 from parallel_core.terminal.console import terminal_console
@@ -83,29 +85,37 @@ def run() -> None:
 
 @click.command(hidden=True)
 @click.argument("runs", nargs=-1, required=True)
-def measure(runs: tuple[str, ...]) -> None:
+@click.option("--turns", "ended_on", type=click.IntRange(0, MOST), help="Descriptor.")
+def measure(runs: tuple[str, ...], ended_on: int | None) -> None:
     """Do RUNS, each the arguments of `run` in one word, and print a line of JSON for each that
     gives a result.
 
     A run that fails ends the process as it does by itself; one that gives an invalid result, after
     all have been done. So does the end of a pipe on standard input, which the process that wants
-    the results holds.
+    the results holds; it gives turns there, too, if they are to be ended on a descriptor.
     """
-    if has_lifeline():
+    if ended_on is not None:
+        take_turns(ended_on)
+        run.main([*shlex.split(runs[0]), "--only-load=yes"], standalone_mode=False)
+        end_turn()
+    elif has_lifeline():
         leave_with_starter()
-    measured: list[Measured] = []
+    measured: list[Result] = []
     invalid: MeasurementError | None = None
     for number, words in enumerate(runs, 1):
         try:
             # The tables of the run are not printed.
             with redirect_stdout(StringIO()):
-                run.main(shlex.split(words), standalone_mode=False, obj=measured)
+                run.main(
+                    [*shlex.split(words), *options_of_turn()], standalone_mode=False, obj=measured
+                )
         except MeasurementError as error:
             if len(measured) < number:
                 raise
             invalid = error
         # The output of a library may lack a newline at its end.
-        click.echo(f"\n{measured[-1].as_line()}")
+        click.echo(f"\n{json.dumps(measured[-1].as_json())}")
+        end_experiment()
     if invalid is not None:
         raise invalid
 
@@ -200,6 +210,8 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
         click.option("--count", type=click.IntRange(0, MOST), default=REPETITIONS, hidden=True),
         # Its sizes are small, and too small to be counted with.
         click.option("--sizes-chosen", type=click.BOOL, default=False, hidden=True),
+        # A process of a comparison loads its framework before its first turn.
+        click.option("--only-load", type=click.BOOL, default=False, hidden=True),
         options.path(
             "--timeline",
             "timeline_path",

@@ -5,7 +5,6 @@ profile and answer.
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from humanize import precisedelta
@@ -22,7 +21,6 @@ from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.declaration import shown_case
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge, what_is_guessed
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
-from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.report.plots import check_drawing, write_picture_file
@@ -45,7 +43,7 @@ def run_on_one_backend(
     values: Mapping[str, Any],
     own_values: Mapping[str, Any],
     given: Mapping[str, Any],
-    measured: list[Measured] | None,
+    measured: list[Result] | None,
 ) -> None:
     """Run an experiment on one backend, in this process alone or as a rank of a job.
 
@@ -60,10 +58,11 @@ def run_on_one_backend(
     if rendezvous is None:
         _check_files(values)
         loaded = _load(experiment, values, rendezvous)
-        began = monotonic()
+        if values["only_load"]:
+            return
         result = _run_alone(experiment, loaded, values, given)
         if measured is not None:
-            measured.append(Measured(result, began, monotonic()))
+            measured.append(result)
     else:
         if rendezvous.rank:
             # The first rank writes the files.

@@ -18,7 +18,6 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from backends import Array, Backend, Device
-from backends.host import clock_without_compiling
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments.runner.counts import without_numbers
 from parallel_core.experiments.runner.formulas import Formula, interval_of
@@ -28,6 +27,7 @@ from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Counted, Result
 from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.measurement.turns import working_clock
 from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.errors import RequestError
 
@@ -122,7 +122,7 @@ class Trial:
         self.points: defaultdict[str, dict[float, float]] = defaultdict(dict)
         """The medians of curves, by label and point."""
         self._pending: list[_Timed] = []
-        self._started = clock_without_compiling()
+        self._started = working_clock()
 
     def normal(self, size: int, device: Device, seed: int = 0) -> Array:
         """Load a size × size matrix of standard normal float32.
@@ -145,7 +145,7 @@ class Trial:
 
         Compiling is not counted.
         """
-        return share * self.budget - (clock_without_compiling() - self._started)
+        return share * self.budget - (working_clock() - self._started)
 
     def time(
         self,

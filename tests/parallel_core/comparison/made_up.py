@@ -8,7 +8,7 @@ from typing import Any
 from parallel_core.comparison.cells import Cell, CellResults, Comparison, FailedRun
 from parallel_core.comparison.plan import Plan
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.result import Case, Counted, Result
 from parallel_core.system.machine import describe_machine
 
 MACHINE = describe_machine()
@@ -180,3 +180,17 @@ def every_chart() -> Comparison:
         for side, seconds in TIMES.items()
     ]
     return comparison(*cells, failed(Cell("parallel", "numpy", "sync"), NASTY))
+
+
+BESIDE = EXPERIMENTS["parallel"].counts[0]
+"""A count of what began beside another device's work."""
+
+
+def counted(backend: str, engine: str, seen: int, problems: tuple[str, ...] = ()) -> CellResults:
+    """Return a cell of which the first process counted, and each process has some problems."""
+    cell = measured(parallel(backend, engine), times(1.0))
+    first, *others = (
+        replace(result, problems=problems, disturbances=problems) for result in cell.results
+    )
+    first = replace(first, counts={BESIDE.name: Counted(seen, 25, "a profiler", (seen,))})
+    return replace(cell, results=(first, *others))

@@ -13,8 +13,7 @@ from parallel_core.comparison import environments
 from parallel_core.comparison.cells import OWN_ENGINE, Cell, FailedRun
 from parallel_core.comparison.environments import python_with
 from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.runner import NextRun, Ran, Schedule
-from parallel_core.measurement.fresh_process import Measured
+from parallel_core.comparison.schedule import Generation, Lived, Ran, Schedule
 from parallel_core.measurement.result import Result
 from tests.conftest import FRAMEWORKS
 from tests.parallel_core.comparison.made_up import PLAN, result
@@ -117,58 +116,71 @@ def outcome(cell: Cell, invalid: bool = False) -> Result:
 
 
 def after(schedule: Schedule, seconds: float = 1.0, **gave: Outcome) -> Schedule:
-    """Return the schedule after its next process, which gives some cells, by their names here,
-    their outcomes.
+    """Return the schedule after its next generation, whose processes give some cells, by their
+    names here, their outcomes.
     """
-    by_name = {"a": A, "b": B, "c": C, "d": D}
-    measured: dict[Cell, Measured] = {}
-    failures: dict[Cell, FailedRun] = {}
-    for name, outcome_of_cell in gave.items():
-        if isinstance(outcome_of_cell, Result):
-            measured[by_name[name]] = Measured(outcome_of_cell, 0.0, seconds)
-        else:
-            failures[by_name[name]] = outcome_of_cell
-    ran = Ran(measured, failures, seconds=seconds)
-    return replace(schedule, done=(*schedule.done, (first(schedule), ran)))
+    outcomes = {{"a": A, "b": B, "c": C, "d": D}[name]: gave[name] for name in gave}
+    generation = first(schedule)
+    ran = []
+    for process in generation.processes:
+        reached = {cell: outcomes[cell] for cell in process if cell in outcomes}
+        measured = {cell: one for cell, one in reached.items() if isinstance(one, Result)}
+        failures = {cell: one for cell, one in reached.items() if isinstance(one, FailedRun)}
+        ran.append(Ran(measured, failures, seconds=seconds / len(generation.processes)))
+    lived = Lived(generation, tuple(ran))
+    return replace(schedule, done=(*schedule.done, lived))
 
 
-def first(schedule: Schedule) -> NextRun:
-    run = schedule.next_run(0)
-    assert run is not None
-    return run
+def first(schedule: Schedule) -> Generation:
+    generation = schedule.next_generation(0)
+    assert generation is not None
+    return generation
 
 
-def played(odd: Mapping[Cell, Outcome], seconds: float = 1.0) -> list[NextRun]:
-    """Return all runs, in which some cells give odd outcomes in the first round."""
+def played(odd: Mapping[Cell, Outcome], seconds: float = 1.0) -> list[Generation]:
+    """Return all generations; some cells give odd outcomes in the first round."""
     schedule = START
-    while (run := schedule.next_run(0)) is not None:
-        (cell,) = run.cells
-        one = odd.get(cell, outcome(cell)) if run.round == 1 else outcome(cell)
-        schedule = after(schedule, seconds, **{"abcd"[PLAN.cells.index(cell)]: one})
-    return [run for run, _ in schedule.done]
+    while (generation := schedule.next_generation(0)) is not None:
+        cells = [cell for (cell,) in generation.processes]
+        gave: dict[str, Outcome] = {}
+        for cell in cells:
+            is_odd = generation.round == 1 and cell in odd
+            gave["abcd"[PLAN.cells.index(cell)]] = odd[cell] if is_odd else outcome(cell)
+        schedule = after(schedule, seconds * len(cells), **gave)
+    return [lived.generation for lived in schedule.done]
 
 
-def test_all_are_run_in_rounds_and_the_time_that_is_left_is_that_of_the_same_cells() -> None:
-    none_yet, *others = runs = played({}, seconds=3.0)
-    assert [cell for run in runs for cell in run.cells] == [A, B, C, D] * 2
-    assert [run.round for run in runs] == [1] * 4 + [2] * 4
-    assert [run.left for run in runs] == list(range(8, 0, -1))
+def test_what_is_done_and_left_is_counted_in_results_and_in_the_seconds_of_the_same_cells() -> None:
+    none_yet, *others = generations = played({}, seconds=3.0)
+    assert [generation.processes for generation in generations] == [((A,), (B,)), ((C,), (D,))] * 2
+    assert [generation.round for generation in generations] == [1, 1, 2, 2]
+    assert [generation.done for generation in generations] == [0, 2, 4, 6]
+    assert [generation.left for generation in generations] == [8, 6, 4, 2]
     assert none_yet.seconds_left is None
     # All took as long.
-    assert [run.seconds_left for run in others] == [3.0 * run.left for run in others]
+    assert [generation.seconds_left for generation in others] == [
+        3.0 * generation.left for generation in others
+    ]
+
+
+def test_processes_of_all_experiments_live_together_if_they_are_shared() -> None:
+    generation = first(Schedule(replace(PLAN, shared=True)))
+    assert generation.processes == ((A, C), (B, D))
+    experiments = [generation.experiment_after(results) for results in range(5)]
+    assert experiments == ["parallel", "parallel", "overlap", "overlap", "overlap"]
 
 
 def test_what_the_first_process_of_an_experiment_chose_is_given_to_the_others() -> None:
     assert START.chosen == {"parallel": {}, "overlap": {}}
-    assert after(START, a=CRASH).chosen["parallel"] == {}
-    assert after(after(START, a=CRASH), b=outcome(B)).chosen == {
+    assert after(START, a=CRASH, b=CRASH).chosen["parallel"] == {}
+    assert after(START, a=CRASH, b=outcome(B)).chosen == {
         "parallel": {"size": 592},
         "overlap": {},
     }
     given = replace(
         START, plan=replace(PLAN, sizes={"overlap": {"size": 8, "products": 20, "copies": 1}})
     )
-    assert after(given, c=outcome(C)).chosen["overlap"] == {
+    assert after(given, a=outcome(A), b=outcome(B)).chosen["overlap"] == {
         "size": 8,
         "products": 20,
         "copies": 1,
@@ -176,29 +188,26 @@ def test_what_the_first_process_of_an_experiment_chose_is_given_to_the_others() 
 
 
 def test_refused_cells_are_left_alone_and_failed_ones_tried_once_more() -> None:
-    runs = played({A: FailedRun(1, "missing", refused=True), B: CRASH, C: outcome(C, invalid=True)})
-    assert [cell for run in runs if run.round == 2 for cell in run.cells] == [B, C, D]
+    odd = {A: FailedRun(1, "missing", refused=True), B: CRASH, C: outcome(C, invalid=True)}
+    in_second = [one.processes for one in played(odd) if one.round == 2]
+    assert in_second == [((B,),), ((C,), (D,))]
     shared = Schedule(replace(PLAN, rounds=3, shared=True))
-    once = after(shared, a=CRASH, c=outcome(C))
-    once = after(once, b=outcome(B), d=outcome(D))
-    assert (first(once).cells, first(once).round) == ((A, C), 2)
-    twice = after(once, a=CRASH, c=outcome(C))
-    twice = after(twice, b=outcome(B), d=outcome(D))
-    assert (first(twice).cells, first(twice).round) == ((C,), 3)
+    once = after(shared, a=CRASH, b=outcome(B), d=outcome(D))
+    once = after(once, c=outcome(C))
+    assert (first(once).processes, first(once).round) == (((A, C), (B, D)), 2)
+    twice = after(once, a=CRASH, b=outcome(B), d=outcome(D))
+    twice = after(twice, c=outcome(C))
+    assert (first(twice).processes, first(twice).round) == (((C,), (B, D)), 3)
 
 
 def test_what_a_process_did_not_reach_is_run_in_another_one_of_the_round() -> None:
     schedule = Schedule(replace(PLAN, shared=True, rounds=1))
-    assert first(schedule).cells == (A, C)
-    schedule = after(schedule, a=CRASH)
-    assert first(schedule).cells == (C,)
-    schedule = after(schedule, c=outcome(C))
-    assert first(schedule).cells == (B, D)
-    assert after(schedule, b=outcome(B), d=outcome(D)).next_run(0) is None
+    schedule = after(schedule, a=CRASH, b=outcome(B), d=outcome(D))
+    assert first(schedule).processes == ((C,),)
+    assert after(schedule, c=outcome(C)).next_generation(0) is None
 
 
-def test_a_process_that_was_not_run_yet_is_expected_to_take_as_long_as_the_others() -> None:
-    schedule = after(after(START, 3.0, a=outcome(A)), 5.0, b=outcome(B))
-    # Of overlap nothing is known: two rounds of two processes of the mean of all, and one more
-    # round of 3 and 5.
-    assert first(schedule).seconds_left == pytest.approx(2 * 2 * 4.0 + 3.0 + 5.0)
+def test_a_generation_that_was_not_run_yet_is_expected_to_take_as_long_as_the_others() -> None:
+    schedule = after(START, 8.0, a=outcome(A), b=outcome(B))
+    # Two processes of this round and four of the next one, each as long as the mean of all.
+    assert first(schedule).seconds_left == pytest.approx(6 * 4.0)

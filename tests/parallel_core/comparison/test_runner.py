@@ -5,6 +5,7 @@ real processes.
 import asyncio
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,10 @@ from parallel_core.comparison.cells import (
     with_engines_that_ran,
 )
 from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.runner import Chosen, NextRun, Ran, run_cells, run_comparison
+from parallel_core.comparison.runner import Chosen, OnResult, run_comparison, run_together
+from parallel_core.comparison.schedule import Generation, Process, Ran
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.fresh_process import Measured
+from parallel_core.measurement.result import Result
 from tests.parallel_core.comparison.made_up import PLAN as TWO_EXPERIMENTS
 from tests.parallel_core.comparison.made_up import comparison, result
 
@@ -66,45 +68,72 @@ class Machine:
         self.now += seconds * slowness
         return seconds * slowness
 
-    async def run(self, plan: Plan, run: NextRun, chosen: Chosen, deadline: float) -> Ran:
-        """Let a process run until it ends, hangs or is killed."""
-        self.deadlines.append(deadline)
-        began = self.now
-        killed_at = began + deadline
+    async def run(
+        self,
+        plan: Plan,
+        generation: Generation,
+        chosen: Chosen,
+        deadlines: Sequence[float],
+        on_result: OnResult,
+    ) -> tuple[Ran, ...]:
+        """Let processes start together, and run one after the other until each ends, hangs or is
+        killed.
+        """
+        self.deadlines += deadlines
         start = self._pass(START)
-        measured: dict[Cell, Measured] = {}
-        for cell in run.cells:
-            cell_began = self.now
-            self._pass(OF_A_CELL + (COUNTING if run.round == 1 else 0.0))
+        ran: list[Ran] = []
+        for process, deadline in zip(generation.processes, deadlines, strict=True):
+            ran.append(self._run_one(plan, process, generation.round, chosen, deadline, start))
+            not_begun = [Ran({})] * (len(generation.processes) - len(ran))
+            on_result((*ran, *not_begun))
+        return tuple(ran)
+
+    def _run_one(
+        self,
+        plan: Plan,
+        process: Process,
+        turn: int,
+        chosen: Chosen,
+        deadline: float,
+        start: float,
+    ) -> Ran:
+        began = self.now - start
+        killed_at = began + deadline
+        measured: dict[Cell, Result] = {}
+        for cell in process:
+            self._pass(OF_A_CELL + (COUNTING if turn == 1 else 0.0))
             if cell in self.hanging or self.now > killed_at:
                 self.now = killed_at
-                failure = FailedRun(run.round, "took too long", refused=False)
+                failure = FailedRun(turn, "took too long", refused=False)
                 return Ran(measured, {cell: failure}, start, deadline)
             names = plan.to_calibrate(cell)
             parameters = {**dict.fromkeys((*names, "size"), 64), **chosen[cell.experiment]}
-            gave = result(cell, {EXPERIMENTS[cell.experiment].case: 1.0}, parameters=parameters)
-            measured[cell] = Measured(gave, cell_began, self.now)
+            main_case = EXPERIMENTS[cell.experiment].case
+            measured[cell] = result(cell, {main_case: 1.0}, parameters=parameters)
         return Ran(measured, {}, start, self.now - began)
 
-    def compare(self, **changes: Any) -> tuple[Comparison, list[tuple[float, NextRun]]]:
-        """Compare here; return the comparison, and the runs, each with the time at which it was
-        announced.
+    def compare(self, **changes: Any) -> tuple[Comparison, list[tuple[float, Generation]]]:
+        """Compare here; return the comparison, and the generations, each with the time at which it
+        began.
         """
-        seen: list[tuple[float, NextRun]] = []
+        seen: list[tuple[float, Generation]] = []
         kept: list[Comparison] = []
         plan = replace(PLAN, **changes)
+
+        def on_progress(generation: Generation, results: int, _: Comparison) -> None:
+            if results == 0 and (not seen or seen[-1][1] is not generation):
+                seen.append((self.now, generation))
+
         running = run_comparison(
-            plan,
-            "compare",
-            lambda run: seen.append((self.now, run)),
-            kept.append,
-            self.run,
-            lambda: self.now,
+            plan, "compare", on_progress, kept.append, self.run, lambda: self.now
         )
         found = asyncio.run(running)
         # Whatever was measured was kept at once.
         assert kept[-1] == found
-        assert len(kept) == len(seen)
+        results = [sum(len(cell.results) for cell in one.cells) for one in kept]
+        processes = [len(generation.processes) for _, generation in seen]
+        assert len(kept) == sum(processes) + len(processes)
+        assert results == sorted(results)
         return found, seen
 
 
@@ -122,10 +151,10 @@ def test_it_keeps_to_its_minutes_on_quick_and_slow_machines(slowness: float) -> 
     assert machine.now >= 0.7 * SECONDS or found.rounds == 10
     assert all(len(cell.results) == found.rounds >= 2 for cell in found.cells)
     # Nothing is counted from the second round on, so estimates are right from the third one on.
-    for at, run in seen:
+    for at, generation in seen:
         left = machine.now - at
-        if run.round >= 3 and left > 30 and run.rounds == found.rounds:
-            assert run.seconds_left == pytest.approx(left, rel=0.3)
+        if generation.round >= 3 and left > 30 and generation.rounds == found.rounds:
+            assert generation.seconds_left == pytest.approx(left, rel=0.3)
 
 
 @settings(max_examples=5)
@@ -134,7 +163,7 @@ def test_on_a_machine_that_becomes_slow_a_round_that_has_begun_is_finished(later
     found, _ = Machine(later=later).compare()
     rounds = {len(cell.results) + len(cell.failures) for cell in found.cells}
     assert len(rounds) == 1
-    assert rounds <= {1, 2, 3, 4}
+    assert rounds <= {1, 2, 3, 4, 5}
 
 
 @pytest.mark.parametrize("seconds", [SECONDS, math.inf])
@@ -167,13 +196,15 @@ def test_a_process_is_killed_when_it_takes_far_longer_than_before() -> None:
 
 def test_rounds_that_are_asked_for_are_not_exceeded() -> None:
     found, seen = Machine(slowness=0.2).compare(rounds=2)
-    assert (found.rounds, {run.round for _, run in seen}) == (2, {1, 2})
+    assert (found.rounds, {generation.round for _, generation in seen}) == (2, {1, 2})
 
 
 def test_in_full_each_cell_has_processes_of_its_own() -> None:
     found, seen = Machine(slowness=0.2).compare(mode="full", shared=False)
     assert all(len(cell.results) == found.rounds >= 3 for cell in found.cells)
-    assert all(len(run.cells) == 1 for _, run in seen)
+    for _, generation in seen:
+        assert all(len(process) == 1 for process in generation.processes)
+        assert len({cell.experiment for (cell,) in generation.processes}) == 1
 
 
 def test_without_a_time_processes_have_the_whole_deadline() -> None:
@@ -192,6 +223,7 @@ NUMPY = Plan(
     mode="quick",
 )
 FIRST, SECOND = NUMPY.cells
+SMALL: Chosen = {"building-blocks": {"rounds": 1}, "parallel": {"rounds": 1, "size": 16}}
 
 
 def ran(python: Path, script: str = "", deadline: float = 60.0) -> Ran:
@@ -199,11 +231,12 @@ def ran(python: Path, script: str = "", deadline: float = 60.0) -> Ran:
     if script:
         python.write_text(f"#!/bin/sh\n{script}\n")
         python.chmod(0o755)
-    run = NextRun(NUMPY.cells, round=1, rounds=1, left=1, seconds_left=None)
-    small: Chosen = {"building-blocks": {"rounds": 1}, "parallel": {"rounds": 1, "size": 16}}
-    return asyncio.run(
-        run_cells(replace(NUMPY, interpreters={"numpy": str(python)}), run, small, deadline)
-    )
+    plan = replace(NUMPY, interpreters={"numpy": str(python)})
+    generation = Generation((NUMPY.cells,), round=1, rounds=1, done=0, left=2, seconds_left=None)
+    so_far: list[tuple[Ran, ...]] = []
+    (process,) = asyncio.run(run_together(plan, generation, SMALL, [deadline], so_far.append))
+    assert len(so_far) == len(process.measured) or script
+    return process
 
 
 @pytest.fixture(scope="module")
@@ -217,11 +250,11 @@ def test_cells_that_share_a_process_are_named_by_what_they_ran_on(
     measured: tuple[Ran, Path],
 ) -> None:
     both, _ = measured
-    assert [one.result.parameters.get("size") for one in both.measured.values()] == [None, 16]
+    assert [one.parameters.get("size") for one in both.measured.values()] == [None, 16]
     assert (list(both.measured), both.failures) == ([FIRST, SECOND], {})
-    assert both.start > 0
+    assert 0 < both.start < both.seconds
     results = (
-        CellResults(FIRST, (both.measured[FIRST].result,)),
+        CellResults(FIRST, (both.measured[FIRST],)),
         CellResults(replace(SECOND, backend="torch")),
     )
     named = with_engines_that_ran(comparison(*results))

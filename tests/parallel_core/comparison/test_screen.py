@@ -5,23 +5,9 @@ machine too.
 from dataclasses import replace
 
 from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import CellResults
 from parallel_core.comparison.screen import HEADLINE, screen_of
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.result import Counted
-from tests.parallel_core.comparison.made_up import comparison, measured, parallel, times
-
-BESIDE = EXPERIMENTS["parallel"].counts[0]
-
-
-def counted(backend: str, engine: str, seen: int, problems: tuple[str, ...] = ()) -> CellResults:
-    """Return a cell of which the first process counted, and each process has some problems."""
-    cell = measured(parallel(backend, engine), times(1.0))
-    first, *others = (
-        replace(result, problems=problems, disturbances=problems) for result in cell.results
-    )
-    first = replace(first, counts={BESIDE.name: Counted(seen, 25, "a profiler", (seen,))})
-    return replace(cell, results=(first, *others))
+from tests.parallel_core.comparison.made_up import BESIDE, comparison, counted
 
 
 def test_counts_stand_above_the_figures_of_the_clock() -> None:

@@ -52,6 +52,6 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
         words = measuring_command("python", [(experiment, {**options, **on_numpy})])[-1]
         done = CliRunner().invoke(measure, [words])
         assert done.stdout, done.output
-        return next(measured_in(done.stdout)).result
+        return next(measured_in(done.stdout))
 
     monkeypatch.setattr(trials, "measure_elsewhere", measured)

@@ -16,7 +16,8 @@ from rich.console import Console
 
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults
-from parallel_core.comparison.runner import NextRun
+from parallel_core.comparison.schedule import Generation
+from parallel_core.comparison.screen import HEADLINE
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Answer
 from parallel_core.terminal import progress
@@ -26,6 +27,7 @@ from parallel_core.terminal.result import show
 from tests.parallel_core.comparison.made_up import (
     ONE,
     comparison,
+    counted,
     failed,
     measured,
     parallel,
@@ -155,14 +157,17 @@ def test_each_of_several_trainings_has_a_line_where_there_is_no_bar(
 
 def test_a_comparison_tells_each_round_once_and_the_time_that_is_left_when_it_is_known() -> None:
     stream = io.StringIO()
-    cell = parallel("torch")
-    with comparison_progress(terminal_console(file=stream, width=80)) as on_run:
-        on_run(NextRun((cell,), 1, 2, 3, None))
-        on_run(NextRun((cell,), 1, 2, 3, 120.0))
-        on_run(NextRun((cell,), 2, 2, 3, 60.0))
+    processes = ((parallel("mxnet"),), (parallel("torch"),))
+    so_far = comparison(counted("torch", "async", 24), counted("torch", "sync", 0))
+    with comparison_progress(terminal_console(file=stream, width=80)) as on_progress:
+        for results in (0, 1, 2):
+            on_progress(Generation(processes, 1, 2, 0, 4, None), results, so_far)
+        for results in (0, 1, 2):
+            on_progress(Generation(processes, 2, 2, 2, 2, 60.0), results, so_far)
     assert stream.getvalue().splitlines() == [
-        "round 1 of 2: 0 of 3 runs done",
-        "round 2 of 2: 2 of 5 runs done, about a minute left",
+        "round 1 of 2: 0 of 4 results",
+        "round 2 of 2: 2 of 4 results, about a minute left",
+        f"known so far: {HEADLINE}",
     ]
 
 
