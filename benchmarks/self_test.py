@@ -11,14 +11,17 @@ Synthetic cells have the noise of real ones: every process is off by a hundredth
 disturbed by up to a quarter, single repetitions are off by a hundredth and sometimes by a half, and
 the machine drifts from round to round. Half of the variance between processes is common to a time
 and its bare time, as are disturbances and drift. With --real N real cells follow, N trials on each
-framework and engine: 50 products on each device and on both, run in rounds A B C. A and B are the
-same, and C multiplies matrices of 496 instead of 480, which is 10 % more work. Intervals and
-verdicts come from the code of `parallel-core compare`. The three cases of a real trial come from
-the same processes: the intervals of the rates treat them as independent, which they are not.
+framework and engine: 50 products on each device and on both, run in rounds A B C, in processes that
+take turns. A and B are the same, and C multiplies matrices of 496 instead of 480, which is 10 %
+more work. Intervals and verdicts come from the code of `parallel-core compare`. The three cases of
+a real trial come from the same processes.
 """
 
+import asyncio
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,17 +29,18 @@ from typing import Any
 import click
 import numpy as np
 
+from backends.host import core_numbers
 from benchmarks.harness.findings import provenance, write_text
 from benchmarks.harness.side_by_side import versions_and_kernels
 from benchmarks.harness.targets import bounds, markdown_table
-from parallel_core.comparison.account import loudness_of, time_difference
+from parallel_core.comparison.account import in_same_rounds, loudness_of, time_difference
 from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.comparison.living_processes import Command, live
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import median_interval
 from parallel_core.measurement.differences import FEWEST_PROCESSES, ratio_interval, verdict_on
-from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.fresh_process import measured_in, measuring_command
 from parallel_core.measurement.result import Case, Result
-from parallel_core.system.errors import MeasurementError, RequestError
 from parallel_core.system.files import write_json
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine import describe_machine
@@ -65,6 +69,8 @@ CELLS_OF_COVERAGE = 5000
 CELLS_OF_TRUTH = 100_000
 CASE = EXPERIMENTS["parallel"].case
 CELL = Cell("parallel", "synthetic", "async")
+DEADLINE = 600.0
+"""The seconds that a real process may compute."""
 Rates = dict[str, Any]
 """What a file holds of a kind: its name, the numbers of rounds and comparisons, and what was
 counted of HEADINGS.
@@ -152,12 +158,13 @@ def judge(case: str, one: CellResults, *sides: CellResults) -> tuple[bool, ...] 
     """
     loudness = loudness_of((one, *sides))
     deviation = loudness * EXPERIMENTS[CELL.experiment].usual_deviation
+    pairs = [in_same_rounds(side, one) for side in sides[:2]]
     same, slower = (
         verdict_on(
-            ratio_interval(side.medians(case), one.medians(case), deviation),
-            len(side.medians(case)),
+            ratio_interval(of_side.medians(case), of_one.medians(case), deviation),
+            len(of_side.valid),
         )
-        for side in sides[:2]
+        for of_side, of_one in pairs
     )
     if "too few runs" in (same, slower):
         return None
@@ -251,16 +258,14 @@ def real(
     measured: Trials = []
     for trial in range(trials):
         results: list[list[Result]] = [[], [], []]
-        for turn, (own, size) in product(range(rounds), zip(results, (480, 480, 496), strict=True)):
+        for turn in range(rounds):
             click.echo(
-                f"{cell}, size {size}: trial {trial + 1} of {trials}, round {turn + 1} of {rounds}",
-                err=True,
+                f"{cell}: trial {trial + 1} of {trials}, round {turn + 1} of {rounds}", err=True
             )
-            try:
-                own.append(measure_elsewhere(cell.experiment, {**options, "size": size}))
-            except (MeasurementError, RequestError) as error:
-                raise click.ClickException(f"{cell}: {error}") from error
-        sides = [CellResults(cell, tuple(own)) for own in results]
+            runs = [(cell.experiment, {**options, "size": size}) for size in (480, 480, 496)]
+            for of_side, result in zip(results, measured_together(runs), strict=True):
+                of_side.append(result)
+        sides = [CellResults(cell, tuple(of_side)) for of_side in results]
         names = sides[0].case_names
         judged += [judge(case, *sides) for case in names]
         whole = {case: [list(side.medians(case)) for side in sides] for case in names}
@@ -270,6 +275,20 @@ def real(
         }
         measured.append(whole | bare)
     return counted(f"real, {cell.side}", rounds, judged), measured, sides[0].results[0].backend
+
+
+def measured_together(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Result]:
+    """Return the results of runs, each in a process of its own, which take turns."""
+    commands = [
+        Command(partial(measuring_command, sys.executable, [run]), steps=[0], deadline=DEADLINE)
+        for run in runs
+    ]
+    processes = asyncio.run(live(commands, set(core_numbers()), lambda _: None))
+    results = [result for process in processes for result in measured_in(process.output)]
+    for process in processes:
+        if process.outcome is not None and len(results) < len(runs):
+            raise click.ClickException(process.outcome.reason(DEADLINE))
+    return results
 
 
 def noise_of(trials: Trials) -> str:
