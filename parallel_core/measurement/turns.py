@@ -49,6 +49,7 @@ class _Turns:
 
 
 _turns: list[_Turns] = []
+"""The turns of this process; none if nobody gives any."""
 
 
 def take_turns(ended_on: int) -> None:
