@@ -218,6 +218,7 @@ def _read_list(text: _Text, document: Document) -> Iterator[list[Event]]:
             text.at = end
         except ERRORS:
             batch = []
+        # Without a batch, an event is damaged, or none is surely followed by another one.
         yield batch or _read_singly(text, document)
 
 
@@ -240,6 +241,7 @@ def _read_singly(text: _Text, document: Document) -> list[Event]:
     """Read event by event, up to the list's end or to an event that may not be in memory whole."""
     events = []
     while text.peek() not in ("]", ""):
+        # With more text, many events may be decoded at once again.
         is_short = len(text.text) - text.at < MAX_EVENT_CHARACTERS
         if is_short and text.grow(MAX_EVENT_CHARACTERS):
             break
