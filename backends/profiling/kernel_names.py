@@ -69,7 +69,10 @@ def _text(full_name: str) -> str:
 
 
 def _function(text: str) -> str:
-    """Return a C++ function's last name; all of the text if it is none or is not understood."""
+    """Return a C++ function's last name, `f` of `void a::b::f<int>(float)`.
+
+    It is all of the text if that is no function, or is not understood.
+    """
     if not text.endswith(ENDS):
         return text
     plain = OPERATORS.sub("", text)

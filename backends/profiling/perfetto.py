@@ -157,6 +157,8 @@ def _arrows(spans: Iterable[Span], rows: Mapping[Queue, PerfettoRow]) -> Iterato
             row_of_call[span.start] = rows[span.device, span.queue]
     for number, span in enumerate(spans, 1):
         if span.launched is not None and span.launched in row_of_call:
+            # An arrow starts (`s`) at the call and finishes (`f`) at the slice that encloses (`e`)
+            # its end.
             arrow = {"name": "launch", "cat": "launch", "id": number}
             row = rows[span.device, span.queue]
             yield {"ph": "s", **arrow, **row_of_call[span.launched], "ts": span.launched / 1000}
