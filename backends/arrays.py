@@ -1,7 +1,6 @@
 """Values: arrays, or tuples of values such as a model's parameters. Every verb takes both."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
 from typing import Any
 
 BLOCK_BYTES = 2**19
@@ -139,5 +138,9 @@ def row_ranges(rows: int, parts: int) -> tuple[slice, ...]:
     """
     quotient, remainder = divmod(rows, parts)
     lengths = [quotient + 1] * remainder + [quotient] * (parts - remainder)
-    bounds = accumulate(lengths, initial=0)
-    return tuple(slice(start, stop) for start, stop in pairwise(bounds))
+    ranges = []
+    start = 0
+    for length in lengths:
+        ranges.append(slice(start, start + length))
+        start += length
+    return tuple(ranges)

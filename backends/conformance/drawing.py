@@ -65,6 +65,7 @@ def draw_program(random: Random, devices: int | None = None) -> Program:
     """
     model = Model(random, devices or random.choice((1, 2, 2, 2, 3, 4, 9)))
     length = random.randrange(4, MAX_STATEMENTS)
+    # One program in ten has two threads.
     threads = random.choice((1,) * 9 + (2,))
     failure_position: int | None = None
     weight_of_kind = dict(KINDS)
@@ -74,6 +75,7 @@ def draw_program(random: Random, devices: int | None = None) -> Program:
             failure_position = random.randrange(length)
         weight_of_kind[draw_overlap] = OVERLAPS
     kinds, weights = list(weight_of_kind), list(weight_of_kind.values())
+    # Not all attempts add a statement.
     for _ in range(2 * length):
         if len(model.statements) >= length:
             break

@@ -164,6 +164,7 @@ def draw_value_and_grad(model: Model) -> None:
 
 def _loss(random: Random, parameters: Sequence[Value], constant: Value | None) -> str:
     """Return the text of a lambda of parameters `p`, and of a constant `x` if there is one."""
+    # Most parameters, at least one, and now and then one of them twice.
     used_numbers = [number for number in range(len(parameters)) if random.random() < 0.8] or [0]
     repeated_count = random.choice((0, 0, 0, 1))
     used_numbers += random.choices(used_numbers, k=repeated_count)

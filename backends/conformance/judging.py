@@ -244,7 +244,7 @@ class _Thread:
         return all(self._depend_on_failure(statement.uses))
 
     def _fault_in_refusal(self, statement: Statement, message: str) -> str:
-        """Say what is wrong with a statement that raises BackendError; an empty text: nothing."""
+        """Return what is wrong with a statement that raises BackendError; "" if nothing is."""
         if statement.fails in ("", "computation"):
             return f"raises BackendError: {message}"
         self._refused |= set(statement.defines)

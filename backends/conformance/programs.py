@@ -130,6 +130,7 @@ class Program:
     def text(self, loading: str) -> str:
         """Write the program as Python; `loading` makes the backend."""
         body = "\n".join(self._body())
+        # Only those functions of ours that the statements call.
         words = set(re.findall(r"\w+", body))
         functions = [f"\n{text}" for name, text in FUNCTIONS.items() if name in words]
         making = f"\nbackend = {loading}\nops, devices = backend.ops, backend.devices"

@@ -144,6 +144,7 @@ def product_of(backend: Backend, size: int | None = None) -> Product:
         backend.wait(backend.launch(backend.ops.matmul, x, x))
         timings = [seconds()]
         while len(timings) <= MOST_REPETITIONS[device.kind]:
+            # The next timing will take about as long as the last one.
             seconds_with_next = count * (sum(timings) + timings[-1])
             if seconds_with_next >= MAX_PRODUCT_SECONDS:
                 break

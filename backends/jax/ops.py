@@ -6,7 +6,6 @@ compute nothing by themselves: XLA compiles what they record.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate, pairwise
 from math import prod
 from typing import Any, TypeAlias
 
@@ -120,8 +119,12 @@ def count_correct(scores: Array, labels: Array) -> Array:
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
     """Divide a vector into vectors of these lengths."""
     check_lengths(x, lengths)
-    bounds = accumulate(lengths, initial=0)
-    return tuple(x[start:stop] for start, stop in pairwise(bounds))
+    parts = []
+    start = 0
+    for length in lengths:
+        parts.append(x[start : start + length])
+        start += length
+    return tuple(parts)
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:
@@ -157,6 +160,7 @@ def _value_and_gradients(
     if not all(x.size for x in tree_leaves(rest) if isinstance(x, jax.Array)):
         return jnp.zeros((), parameters[0].dtype), zeros_like(tuple(parameters))
 
+    # Set when `checked` is traced: a message is a text, which no traced function can return.
     messages: list[str] = []
 
     def checked(parameters: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:

@@ -152,8 +152,9 @@ def parse_program(name: str) -> tuple[str, str] | None:
 
 def _runs(slices: Slices) -> tuple[list[Span], dict[TraceThread, str]]:
     """Return programs' runs in the order of their launch, and each computing thread's device."""
+    # The kernels of each run: operator, start and end.
     kernels_of_run: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
-    # In the order in which their first kernels begin: that is the order of launching on each
+    # In the order in which the runs' first kernels begin: that is the order of launching on each
     # device. The numbers of runs say nothing about the order of different programs.
     program_of_run: dict[int, tuple[str, str]] = {}
     device_of_thread: dict[TraceThread, str] = {}
@@ -168,13 +169,13 @@ def _runs(slices: Slices) -> tuple[list[Span], dict[TraceThread, str]]:
         kernels_of_run[int(run)].append((str(operator), kernel.start, kernel.end))
     spans = []
     for run, (function, device) in program_of_run.items():
-        operators, starts, ends = zip(*kernels_of_run[run], strict=True)
+        kernels = kernels_of_run[run]
+        start = min(start for _, start, _ in kernels)
+        end = max(end for _, _, end in kernels)
+        operators = ", ".join(dict.fromkeys(operator for operator, _, _ in kernels))
         kind: SpanKind = "copy" if function == "to_host" else "compute"
         name = READABLE_NAMES.get(function, function)
-        distinct_operators = ", ".join(dict.fromkeys(operators))
-        span = Span(
-            name, kind, device, "compute", min(starts), max(ends), operator=distinct_operators
-        )
+        span = Span(name, kind, device, "compute", start, end, operator=operators)
         spans.append(span)
     return spans, device_of_thread
 

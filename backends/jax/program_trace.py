@@ -128,7 +128,8 @@ def _work_on_cpus(slices: Slices, is_operation: np.ndarray) -> _Work:
     operations = slices.select(innermost)
     arguments = _arguments(operations)
     ordinals, ordinal_of = arguments["device_ordinal"]
-    # A queue for each pair of a thread and a device, in the order of their first operations.
+    # A queue for each pair of a thread and a device, in the order of their first operations. To be
+    # numbered, such a pair stands for a thread.
     pair_numbers = operations.row_of.astype(np.int64) * len(ordinals) + ordinal_of
     pairs, pair_of = coded(pair_numbers.tolist())
     queue_of_pair: dict[TraceThread, Queue] = {}

@@ -142,7 +142,8 @@ class MXNetBackend(BaseBackend):
         first_arrays = [next(tree_leaves(x), None) for x in xs]
         contexts = [array.ctx for array in first_arrays if array is not None]
         cpu_contexts = [context for context in contexts if context.device_type == "cpu"]
-        if not xs or len(set(cpu_contexts)) < len(cpu_contexts):
+        has_cpu_twice = len(set(cpu_contexts)) < len(cpu_contexts)
+        if not xs or has_cpu_twice:
             names = _names(contexts) or "none"
             raise BackendError(f"{self.name} sums one value per device, not those on {names}")
         self._refuse_foreign(xs)

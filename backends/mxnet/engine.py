@@ -201,7 +201,8 @@ def check_apart(verb: str, consumed: Sequence[Any], others: Sequence[Any] = ()) 
     spans = [(*_span(x), True) for x in consumed]
     spans += [(*_span(x), False) for x in others]
     # In the order of memories and of places in them, a span overlaps an earlier one if it begins
-    # before the furthest end so far.
+    # before the furthest end so far. What is consumed must overlap no other span; what is only
+    # read may overlap what is only read.
     furthest_end = furthest_end_of_consumed = (0, 0)
     for memory, start, stop, is_consumed in sorted(spans):
         if start == stop:

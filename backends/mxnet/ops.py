@@ -3,9 +3,9 @@
 Importing this module imports mxnet.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, reduce
-from itertools import accumulate, chain, pairwise
+from itertools import chain
 from math import prod
 from operator import add as plus
 from typing import Any, TypeAlias
@@ -114,8 +114,12 @@ def count_correct(scores: Array, labels: Array) -> Array:
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
     """Divide a vector into views of these lengths."""
     check_lengths(x, lengths)
-    bounds = accumulate(lengths, initial=0)
-    return tuple(x[start:stop] for start, stop in pairwise(bounds))
+    parts = []
+    start = 0
+    for length in lengths:
+        parts.append(x[start : start + length])
+        start += length
+    return tuple(parts)
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:
@@ -196,11 +200,13 @@ def sgd(
     _refuse_recording()
     check_apart("sgd", parameters, gradients)
     # One operator updates a group: issuing eight takes Python as long as one of them computes.
-    for group_parameters, group_gradients in _groups(parameters, gradients):
+    pairs = zip(parameters, gradients, strict=True)
+    for group_parameters, group_gradients in _groups(pairs):
         count = len(group_parameters)
-        pairs = chain(*zip(group_parameters, group_gradients, strict=True))
+        # Each parameter, followed by its gradient.
+        arrays = chain(*zip(group_parameters, group_gradients, strict=True))
         mx.nd.multi_sgd_update(
-            *pairs,
+            *arrays,
             lrs=(float(rate),) * count,
             wds=(0,) * count,
             num_weights=count,
@@ -221,11 +227,9 @@ def sgd_while_finite(
     # The zeros are those that `attach_grad` made for `backward`, which is not called here.
     zeros = [parameter.grad for parameter in parameters]
     triples = zip(parameters, gradients, zeros, strict=True)
-    with_dimensions = [_with_dimensions(*triple) for triple in triples]
-    groups = list(_groups(*zip(*with_dimensions, strict=True)))
-    sum_of_squares = reduce(
-        plus, [_sum_of_squares(group_gradients) for _, group_gradients, _ in groups]
-    )
+    groups = list(_groups(_with_dimensions(*triple) for triple in triples))
+    squares = [_sum_of_squares(group_gradients) for _, group_gradients, _ in groups]
+    sum_of_squares = reduce(plus, squares)
     # 0 times an infinite number is NaN, and once the guard is NaN it stays so.
     new_guard = (guard + 0 * sum_of_squares).astype("float32", copy=False)
     for group_parameters, group_gradients, group_zeros in groups:
@@ -274,19 +278,19 @@ def _gradients(value: Array, leaves: Sequence[Array]) -> list[Any]:
         return list(autograd.grad(value, list(leaves)))
 
 
-def _groups(*values: Sequence[Array]) -> Iterator[tuple[list[Any], ...]]:
-    """Divide each of some tuples of arrays into groups that one operator takes.
+def _groups(updates: Iterable[tuple[Array, ...]]) -> Iterator[tuple[list[Any], ...]]:
+    """Divide the updates of parameters into groups, each of which one operator takes.
 
-    The arrays of a group have one dtype, and are few enough. Each result holds the group's arrays
-    of every tuple.
+    An update is a parameter with its gradient, say. Yields for each group the list of its
+    parameters, the list of its gradients, and so on. The parameters of a group have one dtype.
     """
-    positions_of_dtype: dict[object, list[int]] = {}
-    for position, arrays in enumerate(zip(*values, strict=True)):
-        positions_of_dtype.setdefault(arrays[0].dtype, []).append(position)
-    for positions in positions_of_dtype.values():
-        for start in range(0, len(positions), UPDATED_TOGETHER):
-            group = positions[start : start + UPDATED_TOGETHER]
-            yield tuple([value[position].as_nd_ndarray() for position in group] for value in values)
+    updates_of_dtype: dict[object, list[tuple[Array, ...]]] = {}
+    for update in updates:
+        updates_of_dtype.setdefault(update[0].dtype, []).append(update)
+    for alike in updates_of_dtype.values():
+        for start in range(0, len(alike), UPDATED_TOGETHER):
+            columns = zip(*alike[start : start + UPDATED_TOGETHER], strict=True)
+            yield tuple([x.as_nd_ndarray() for x in column] for column in columns)
 
 
 def _with_dimensions(*arrays: Array) -> tuple[Array, ...]:
@@ -376,10 +380,10 @@ def _recorded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., An
     has_other_inputs = any(name not in position_of for name in inputs)
     arrays = (*variables, *results)
     is_on_one_device = len({x.ctx for x in arrays}) == 1
-    if has_other_inputs or not is_on_one_device or _has_repeated(arrays):
+    has_array_twice = len({id(x) for x in arrays}) < len(arrays)
+    if has_other_inputs or not is_on_one_device or has_array_twice:
         return None
-    # By default up to 15 operators are one entry of the queue; a number larger than needed takes
-    # memory.
+    # By default 15 operators at most are one entry; a larger number than needed takes memory.
     operator_count = len(group.get_internals().list_outputs())
     operator = mx.nd.CachedOp(group, (*STATIC, ("forward_bulk_size", operator_count)))
     positions = [position_of[name] for name in inputs]
@@ -389,12 +393,8 @@ def _recorded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., An
         """Queue the operator on these arguments, and return its results as `fn` nests them."""
         arrays = list(tree_leaves(args))
         computed = operator(*(arrays[position] for position in positions))
+        # MXNet returns a single result by itself, and several in a list.
         remaining = iter([computed] if len(results) == 1 else computed)
         return tree_map(lambda _: next(remaining), nesting)
 
     return unit
-
-
-def _has_repeated(arrays: Sequence[Any]) -> bool:
-    """Return whether an array stands more than once in a sequence."""
-    return len({id(x) for x in arrays}) < len(arrays)

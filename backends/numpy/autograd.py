@@ -56,6 +56,7 @@ def differentiable(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
         # NumPy turns a result of no dimensions into a number, and may turn it into float64.
         dtype = next(iter(float_dtypes), None)
         result = np.asarray(result, dtype)
+        # Arguments without a Vjp, such as labels, come last.
         parents = tuple(
             (arg, vjp) for arg, vjp in zip(args, vjps, strict=False) if isinstance(arg, Tracked)
         )

@@ -166,7 +166,9 @@ def _sum_in_place(xs: tuple[Array, ...]) -> tuple[Array, ...]:
 
 def _check_disjoint(consumed: Sequence[np.ndarray], others: Iterable[np.ndarray] = ()) -> None:
     """Raise ValueError if a consumed array overlaps another consumed one, or one of `others`."""
-    for x, y in chain(combinations(consumed, 2), product(consumed, others)):
+    pairs_of_consumed = combinations(consumed, 2)
+    pairs_with_others = product(consumed, others)
+    for x, y in chain(pairs_of_consumed, pairs_with_others):
         # `may_share_memory` compares only bounds: fast, but true of arrays that alternate, too.
         if np.may_share_memory(x, y) and np.shares_memory(x, y):
             raise ValueError(

@@ -6,7 +6,6 @@ argument, a function from the result's gradient to the argument's.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
 
@@ -117,17 +116,20 @@ def conv2d(x: Array, weight: Array, bias: Array) -> tuple[Array, Vjp, Vjp, Vjp]:
     result = products.transpose(0, 3, 1, 2) + bias[:, None, None]
 
     def back_to_x(g: Array) -> Array:
-        # The gradient, with a border of zeros, is convolved with the flipped filters.
+        # The gradient, with a border of zeros, is correlated with the flipped filters.
         rows, columns = kernel[0] - 1, kernel[1] - 1
         padded = np.pad(g, ((0, 0), (0, 0), (rows, rows), (columns, columns)))
         flipped = weight[:, :, ::-1, ::-1]
+        # Windows (image, filter, row, column, i, j) times filters (filter, channel, i, j).
         products = np.tensordot(_windows(padded, kernel), flipped, axes=([1, 4, 5], [0, 2, 3]))
         return products.transpose(0, 3, 1, 2)
 
     def back_to_weight(g: Array) -> Array:
+        # Gradient (image, filter, row, column) times windows (image, channel, row, column, i, j).
         return np.tensordot(g, windows, axes=([0, 2, 3], [0, 2, 3]))
 
     def back_to_bias(g: Array) -> Array:
+        # A filter's bias is added to all images, rows and columns.
         return g.sum(axis=(0, 2, 3))
 
     return result, back_to_x, back_to_weight, back_to_bias
@@ -188,8 +190,12 @@ def count_correct(scores: Array, labels: Array) -> Array:
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
     """Return consecutive views of a vector, of these lengths."""
     check_lengths(x, lengths)
-    bounds = accumulate(lengths, initial=0)
-    return tuple(x[start:stop] for start, stop in pairwise(bounds))
+    parts = []
+    start = 0
+    for length in lengths:
+        parts.append(x[start : start + length])
+        start += length
+    return tuple(parts)
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:

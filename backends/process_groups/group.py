@@ -133,7 +133,7 @@ def agree_on_exchange(
 
 def differences(statements: Sequence[Mapping[str, object]]) -> str:
     """Return how the ranks' statements differ, in words; an empty string if they do not."""
-    names = list(dict.fromkeys(chain.from_iterable(statements)))
+    names = dict.fromkeys(chain.from_iterable(statements))
     differing_names = []
     for name in names:
         ranks_by_value: dict[str, list[int]] = {}
@@ -148,19 +148,22 @@ def differences(statements: Sequence[Mapping[str, object]]) -> str:
 
 def _gather_by(sum_on_host: SumOnHost, rank: int, size: int, content: bytes) -> tuple[bytes, ...]:
     """Return the contents that all processes pass, by rank; only sums are exchanged."""
-    # Each process adds its content to zeros, at the place behind those of the ranks before it.
-    lengths = np.zeros(size, dtype=np.float32)
-    lengths[rank] = len(content)
-    ends = np.cumsum(sum_on_host(lengths).astype(np.int64))
-    starts = ends - np.diff(ends, prepend=0)
-    joined = _sum_bytes(sum_on_host, content, int(starts[rank]), int(ends[-1]))
+    # Each process adds its length to zeros, at its rank.
+    length_at_rank = np.zeros(size, dtype=np.float32)
+    length_at_rank[rank] = len(content)
+    lengths = sum_on_host(length_at_rank).astype(np.int64)
+    # In the same way, each process adds its content behind those of the ranks before it.
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    joined = _sum_bytes(sum_on_host, content, start=int(starts[rank]), length=int(ends[-1]))
     return tuple(joined[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def _sum_bytes(sum_on_host: SumOnHost, content: bytes, start: int, length: int) -> bytes:
     """Return `length` bytes: each process's content at its `start`, summed over all processes."""
-    # Lengths are rounded up, because an engine may need to prepare each new one.
-    rounded_length = 1 << max(4, (length - 1).bit_length())
+    # Lengths are rounded up to powers of two, because an engine may need to prepare each new one.
+    exponent = max(4, (length - 1).bit_length())
+    rounded_length = 2**exponent
     numbers = np.zeros(rounded_length, dtype=np.float32)
     numbers[start : start + len(content)] = np.frombuffer(content, np.uint8)
     sums = sum_on_host(numbers)[:length]

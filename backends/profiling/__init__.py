@@ -77,8 +77,11 @@ def run_profiler(backend: Backend, path: Path) -> AbstractContextManager[Mark]:
 
 
 def _load(name: str) -> Profiler:
-    known = offered("profiler")
-    if name not in known:
-        raise BackendError(f"{name} has no profiler (profilers are known for {', '.join(known)})")
-    profiler: Profiler = known[name]()
+    """Import a backend's profiler; raises BackendError if there is none."""
+    profilers = offered("profiler")
+    if name not in profilers:
+        raise BackendError(
+            f"{name} has no profiler (profilers are known for {', '.join(profilers)})"
+        )
+    profiler: Profiler = profilers[name]()
     return profiler

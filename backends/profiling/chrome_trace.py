@@ -22,26 +22,27 @@ from backends.profiling.texts import Texts
 from backends.profiling.trace_events import Document, Event, read_events, text_blocks
 
 PairingKey: TypeAlias = tuple[Any, ...]
-"""What an end shares with its begin: a process and thread, or a category, an identity and a
-name.
-"""
+"""What an end shares with its begin: a thread, or a category, an identity and a name."""
 
 WITHOUT_ARGUMENTS = frozenset({"cpu_op", "Operator", "python_function"})
 """Categories of the host's own work: shapes and stacks are most of a trace's text, and no reader
 asks for them.
 """
 
+BEGINS = frozenset("Bb")
+PAIRED = frozenset("BbEe")
+"""Phases of events; those in lower case are asynchronous."""
 ENDLESS, BEGINLESS = "began and never ended", "ended without a beginning"
 TIMELESS = "without times or with impossible times"
 
 MAX_NANOSECONDS = 2**62
-"""146 years: a time further from zero is impossible, and differences of possible ones fit in 64
-bits.
-"""
+"""146 years; further from zero is impossible. Differences of possible times fit in 64 bits."""
 MAX_MICROSECONDS = Decimal(MAX_NANOSECONDS) / 1000
 MAX_DIGITS = 19
+"""2**63, the first number beyond 64 bits, has as many."""
 COMMA, POINT, NINE = b",.9"
 PLAIN = b"0123456789.,"
+"""The characters of numbers without sign and exponent, with commas between them."""
 POWERS = 10 ** np.arange(4, dtype=np.int64)
 EXACT = Context(prec=50)
 
@@ -68,8 +69,8 @@ def read_trace(path: Path) -> Trace:
     slices, begin = pairing.finish()
     problems = _problems(document, pairing)
     if not slices:
-        nothing = "it holds no events of a Chrome trace that have a beginning and an end."
-        raise ValueError(f"{path} cannot be used: {' '.join((nothing, *problems))}")
+        no_slices = "it holds no events of a Chrome trace that have a beginning and an end."
+        raise ValueError(f"{path} cannot be used: {' '.join((no_slices, *problems))}")
     return Trace(
         slices,
         pairing.processes,
@@ -83,31 +84,33 @@ def read_trace(path: Path) -> Trace:
 
 
 class _Begin(NamedTuple):
-    """A begin that waits for its end, with its place among the events of the file."""
+    """A begin that waits for its end."""
 
     name: str
     codes: tuple[int, int, int]
+    """Of its name, its category and its row."""
     start: int
     is_possible: bool
-    place: int
+    position: int
+    """Among the events of the file."""
     raw_args: bytes
 
 
 class _Batch(NamedTuple):
-    """Columns of slices: codes of name, category and row (n, 3), times, places of their begins,
-    arguments.
-    """
+    """Columns of slices that were read together."""
 
     codes: np.ndarray
+    """Of names, categories and rows: a row of three for each slice."""
     starts: np.ndarray
     ends: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
+    """Of the slices' begins, among the events of the file."""
     raw_args: Texts
 
 
 @final
 class _Pairing:
-    """Take in events in the order of the file, and record what cannot be used."""
+    """Makes slices of events, which come in the order of the file, and records what is dropped."""
 
     def __init__(self) -> None:
         self.processes: dict[int | str, str] = {}
@@ -122,35 +125,42 @@ class _Pairing:
         self._categories: Places[str] = Places()
         self._rows: Places[TraceThread] = Places()
         self._batches: list[_Batch] = []
-        self._taken = 0
+        self._events_before = 0
         self._open: dict[PairingKey, list[_Begin]] = {}
+        """Begins without an end so far, the innermost last."""
         self._open_names: Counter[tuple[PairingKey, str]] = Counter()
         # A file without slices has columns, too.
-        self._add(np.zeros((0, 3)), (), (), (), raw=())
+        self._add(np.zeros((0, 3)), (), (), (), raw_args=())
 
-    def take(self, read: Sequence[Event]) -> None:
+    def take(self, events_read: Sequence[Event]) -> None:
+        """Take in events, which follow in the file on those that were taken before."""
         # What we found in a trace is no part of it.
-        events = [event for event in read if event.pid != FINDINGS]
-        complete = np.array([event.ph == "X" for event in events], bool)
-        places = np.flatnonzero(complete)
-        self._take_complete([events[place] for place in places.tolist()], places + self._taken)
-        self._take_others([(place, events[place]) for place in np.flatnonzero(~complete).tolist()])
-        self._taken += len(events)
+        events = [event for event in events_read if event.pid != FINDINGS]
+        is_complete = np.array([event.ph == "X" for event in events], bool)
+        positions = np.flatnonzero(is_complete)
+        complete_events = [events[position] for position in positions.tolist()]
+        self._take_complete(complete_events, positions + self._events_before)
+        other_positions = np.flatnonzero(~is_complete)
+        other_events = [events[position] for position in other_positions.tolist()]
+        self._take_others(other_events, other_positions + self._events_before)
+        self._events_before += len(events)
 
     def finish(self) -> tuple[Slices, int]:
-        """Return all slices in the order of their start, and then of the file; and when the first
-        started.
+        """Return all slices, and when the first one started by the file's own clock.
 
-        The slices' times are nanoseconds from the first one's start, which is by the file's own
-        clock.
+        The slices' times are nanoseconds from the first one's start.
         """
-        self.dropped[ENDLESS] += (begin.name for begins in self._open.values() for begin in begins)
-        *columns, texts = zip(*self._batches, strict=True)
-        codes, starts, ends, places = (np.concatenate(column) for column in columns)
-        raw_args = Texts.joined(texts)
+        for begins in self._open.values():
+            self.dropped[ENDLESS] += [begin.name for begin in begins]
+        codes = np.concatenate([batch.codes for batch in self._batches])
+        starts = np.concatenate([batch.starts for batch in self._batches])
+        ends = np.concatenate([batch.ends for batch in self._batches])
+        positions = np.concatenate([batch.positions for batch in self._batches])
+        raw_args = Texts.joined(batch.raw_args for batch in self._batches)
         self._batches.clear()
-        order = np.lexsort((places, starts))
-        first = int(starts[order[0]]) if len(order) else 0
+        # By start; those that start together by their position in the file.
+        order = np.lexsort((positions, starts))
+        first_start = int(starts[order[0]]) if len(order) else 0
         slices = Slices(
             tuple(self._names),
             tuple(self._categories),
@@ -158,88 +168,99 @@ class _Pairing:
             codes[order, 0],
             codes[order, 1],
             codes[order, 2],
-            starts[order] - first,
-            ends[order] - first,
+            starts[order] - first_start,
+            ends[order] - first_start,
             raw_args[order],
         )
-        return slices, first
+        return slices, first_start
 
-    def _take_complete(self, events: Sequence[Event], places: np.ndarray) -> None:
+    def _take_complete(self, events: Sequence[Event], positions: np.ndarray) -> None:
+        """Add complete events, at these positions in the file, as slices."""
         begin_values = [event.ts for event in events]
-        begins = times_of(begin_values)
-        ends = ends_of(begins, begin_values, [event.dur for event in events])
-        if not ends.is_possible.all():
-            self.dropped[TIMELESS] += (
-                events[place].name for place in np.flatnonzero(~ends.is_possible).tolist()
-            )
-            kept = np.flatnonzero(ends.is_possible)
-            events, places = [events[place] for place in kept.tolist()], places[kept]
-            begins, ends = (Times(*(column[kept] for column in times)) for times in (begins, ends))
-        names, categories, rows = self._names, self._categories, self._rows
-        columns = (
-            [names[event.name] for event in events],
-            [categories[event.cat] for event in events],
-            [rows[event.pid, event.tid] for event in events],
-        )
-        raw = [b"" if event.cat in WITHOUT_ARGUMENTS else bytes(event.args) for event in events]
-        self._add(
-            np.array(columns, np.int32).T, begins.nanoseconds, ends.nanoseconds, places, raw=raw
-        )
+        begin_times = times_of(begin_values)
+        end_times = ends_of(begin_times, begin_values, [event.dur for event in events])
+        starts, ends = begin_times.nanoseconds, end_times.nanoseconds
+        if not end_times.is_possible.all():
+            for index in np.flatnonzero(~end_times.is_possible).tolist():
+                self.dropped[TIMELESS].append(events[index].name)
+            kept = np.flatnonzero(end_times.is_possible)
+            events = [events[index] for index in kept.tolist()]
+            positions, starts, ends = positions[kept], starts[kept], ends[kept]
+        names = [self._names[event.name] for event in events]
+        categories = [self._categories[event.cat] for event in events]
+        rows = [self._rows[event.pid, event.tid] for event in events]
+        codes = np.array((names, categories, rows), np.int32).T
+        raw_args = [
+            b"" if event.cat in WITHOUT_ARGUMENTS else bytes(event.args) for event in events
+        ]
+        self._add(codes, starts, ends, positions, raw_args=raw_args)
 
-    def _take_others(self, events: Sequence[tuple[int, Event]]) -> None:
-        pairs = [(place, event) for place, event in events if event.ph in ("B", "E", "b", "e")]
-        times = times_of([event.ts for _, event in pairs])
-        found: list[tuple[_Begin, int]] = []
-        for (place, event), time, possible in zip(
-            pairs, times.nanoseconds.tolist(), times.is_possible.tolist(), strict=True
-        ):
-            if event.ph in ("B", "b"):
-                self._begin(_key(event), event, time, possible, self._taken + place)
-            elif begin := self._begin_of(_key(event), event):
-                if begin.is_possible and possible and begin.start <= time:
-                    found.append((begin, time))
-                else:
-                    self.dropped[TIMELESS].append(begin.name)
-        for _, event in events:
+    def _take_others(self, events: Sequence[Event], positions: np.ndarray) -> None:
+        """Add each begin that its end follows as a slice, and keep the names of rows."""
+        for event in events:
             if event.ph == "M":
                 self._name(event)
-        if found:
-            begins, ends = zip(*found, strict=True)
-            _, codes, starts, _, places, raw = zip(*begins, strict=True)
-            self._add(codes, starts, ends, places, raw=raw)
+        numbered = zip(events, positions.tolist(), strict=True)
+        paired = [(event, position) for event, position in numbered if event.ph in PAIRED]
+        times = times_of([event.ts for event, _ in paired])
+        begins: list[_Begin] = []
+        ends: list[int] = []
+        for (event, position), time, is_possible in zip(
+            paired, times.nanoseconds.tolist(), times.is_possible.tolist(), strict=True
+        ):
+            if event.ph in BEGINS:
+                self._open_begin(event, time, is_possible, position)
+                continue
+            begin = self._close_begin(event)
+            if begin is None:
+                continue
+            if begin.is_possible and is_possible and begin.start <= time:
+                begins.append(begin)
+                ends.append(time)
+            else:
+                self.dropped[TIMELESS].append(begin.name)
+        if begins:
+            _, codes, starts, _, positions_of_begins, raw_args = zip(*begins, strict=True)
+            self._add(codes, starts, ends, positions_of_begins, raw_args=raw_args)
 
-    def _add(self, codes: ArrayLike, *columns: ArrayLike, raw: Sequence[bytes]) -> None:
-        starts, ends, places = (np.asarray(column, np.int64) for column in columns)
-        self._batches.append(
-            _Batch(np.asarray(codes, np.int32), starts, ends, places, Texts.of(raw))
-        )
+    def _add(self, codes: ArrayLike, *columns: ArrayLike, raw_args: Sequence[bytes]) -> None:
+        """Add a batch of slices; the columns are their starts, ends and positions."""
+        starts, ends, positions = (np.asarray(column, np.int64) for column in columns)
+        texts = Texts.of(raw_args)
+        self._batches.append(_Batch(np.asarray(codes, np.int32), starts, ends, positions, texts))
 
-    def _begin(
-        self, key: PairingKey, event: Event, start: int, is_possible: bool, place: int
-    ) -> None:
-        name = event.name
+    def _open_begin(self, event: Event, start: int, is_possible: bool, position: int) -> None:
+        """Keep a begin until its end comes."""
+        key, name = _key(event), event.name
         codes = self._names[name], self._categories[event.cat], self._rows[event.pid, event.tid]
-        self._open.setdefault(key, []).append(
-            _Begin(name, codes, start, is_possible, place, bytes(event.args))
-        )
+        begin = _Begin(name, codes, start, is_possible, position, bytes(event.args))
+        self._open.setdefault(key, []).append(begin)
         self._open_names[key, name] += 1
 
-    def _begin_of(self, key: PairingKey, event: Event) -> _Begin | None:
+    def _close_begin(self, end: Event) -> _Begin | None:
+        """Return the begin of an end; the begins within it, which have no end, are dropped.
+
+        Returns None if there is no such begin, and drops the end.
+        """
+        key = _key(end)
         begins = self._open.get(key)
-        anonymous = begins and not (event.name and begins[-1].name)
-        if not begins or not (anonymous or self._open_names[key, event.name]):
-            self.dropped[BEGINLESS].append(event.name)
+        # If the end or the innermost begin has no name, the two belong together.
+        is_anonymous = not end.name or (begins and not begins[-1].name)
+        if not begins or not (is_anonymous or self._open_names[key, end.name]):
+            self.dropped[BEGINLESS].append(end.name)
             return None
         while True:
             begin = begins.pop()
             self._open_names[key, begin.name] -= 1
-            if anonymous or begin.name == event.name:
+            if is_anonymous or begin.name == end.name:
                 return begin
             self.dropped[ENDLESS].append(begin.name)
 
     def _name(self, event: Event) -> None:
+        """Keep the name that an event gives a process or a thread."""
         args = decoded_args(bytes(event.args))
         if event.name == "process_labels" and str(args.get("labels")).startswith("GPU "):
+            # The process is one of Kineto's GPUs, whose naming does not count.
             self.namings[event.pid] -= 1
         name = args.get("name")
         if not isinstance(name, str):
@@ -252,6 +273,7 @@ class _Pairing:
 
 
 def _key(event: Event) -> PairingKey:
+    """Return what an end shares with its begin."""
     if event.ph in "BE":
         return event.pid, event.tid
     identity = event.id if event.id2 is None else tuple(sorted(event.id2.items()))
@@ -259,19 +281,21 @@ def _key(event: Event) -> PairingKey:
 
 
 def _problems(document: Document, pairing: _Pairing) -> tuple[str, ...]:
-    cut = ("The file ends before its events do: it was cut off.",) if document.cut else ()
-    damaged = (
-        (f"{_events(document.damaged)} could not be read, left out.",) if document.damaged else ()
-    )
-    dropped = (
-        f"{_events(len(names))} {reason}, left out: the first is {names[0][:60]!r}."
-        for reason, names in pairing.dropped.items()
-        if names
-    )
-    return (*cut, *damaged, *dropped)
+    """Return a sentence for each reason why events were dropped."""
+    problems = []
+    if document.cut:
+        problems.append("The file ends before its events do: it was cut off.")
+    if document.damaged:
+        problems.append(f"{_events(document.damaged)} could not be read, left out.")
+    for reason, names in pairing.dropped.items():
+        if names:
+            first = f"the first is {names[0][:60]!r}"
+            problems.append(f"{_events(len(names))} {reason}, left out: {first}.")
+    return tuple(problems)
 
 
 def _events(count: int) -> str:
+    """Return a number of events in words: `1 event`, `2,000 events`."""
     return f"{count:,} event{'' if count == 1 else 's'}"
 
 
@@ -288,76 +312,85 @@ def times_of(values: Sequence[msgspec.Raw]) -> Times:
     """Return the times that JSON values in microseconds stand for; what is no number is
     impossible.
     """
-    return _many(values) or _one_by_one(values)
+    return _read_at_once(values) or _read_one_by_one(values)
 
 
 def ends_of(
     begins: Times, begin_values: Sequence[msgspec.Raw], duration_values: Sequence[msgspec.Raw]
 ) -> Times:
-    """Return when events end that begin at some times and last so long; each end is rounded
-    once.
+    """Return the times when events end, from their begins and durations; each is rounded once.
+
+    `begins` are the times of `begin_values`.
     """
     durations = times_of(duration_values)
     ends = begins.nanoseconds + durations.nanoseconds
-    possible = begins.is_possible & durations.is_possible
-    whole = begins.is_whole & durations.is_whole
-    for place in np.flatnonzero(possible & ~whole).tolist():
-        begin, duration = _number(begin_values[place]), _number(duration_values[place])
+    is_possible = begins.is_possible & durations.is_possible
+    is_whole = begins.is_whole & durations.is_whole
+    # The sum of two rounded numbers may be off by one, so the numbers themselves are summed.
+    for position in np.flatnonzero(is_possible & ~is_whole).tolist():
+        begin, duration = _number(begin_values[position]), _number(duration_values[position])
         assert begin is not None
         assert duration is not None
         with localcontext(EXACT):
-            ends[place] = round((begin + duration) * 1000)
+            ends[position] = round((begin + duration) * 1000)
     # A sum beyond 64 bits begins again from below.
-    possible &= (ends >= begins.nanoseconds) & (ends < MAX_NANOSECONDS)
-    return Times(ends, possible, whole)
+    is_possible &= (ends >= begins.nanoseconds) & (ends < MAX_NANOSECONDS)
+    return Times(ends, is_possible, is_whole)
 
 
-def _many(values: Sequence[msgspec.Raw]) -> Times | None:
-    """Read numbers without sign and exponent at once; None if other numbers are among them."""
+def _read_at_once(values: Sequence[msgspec.Raw]) -> Times | None:
+    """Read numbers without sign and exponent at once; None if other numbers are among them.
+
+    Without its point `12.5` is the integer 125; times 10**(3 - 1), for the one decimal that it has,
+    that is 12,500 nanoseconds.
+    """
     text = b",".join(values)
     if text.translate(None, PLAIN) or not text:
         return None
     characters = np.frombuffer(text, np.uint8)
     ends = np.append(np.flatnonzero(characters == COMMA), len(text))
     begins = np.concatenate(([0], ends[:-1] + 1))
+    lengths = ends - begins
+    if len(ends) != len(values) or not lengths.all():
+        return None
     points = np.flatnonzero(characters == POINT)
     with_point = np.searchsorted(ends, points)
     decimals = np.zeros(len(ends), np.int64)
     decimals[with_point] = ends[with_point] - points - 1
-    digits = ends - begins
-    if len(ends) != len(values) or not digits.all():
-        return None
+    # The digits that the number has in nanoseconds, without its point.
+    digits = lengths + 3 - decimals
     digits[with_point] -= 1
-    digits += 3 - decimals
-    if np.any(
-        (decimals > 3)
-        | (digits > MAX_DIGITS)
-        | ((digits == MAX_DIGITS) & (characters[begins] >= NINE))
-    ):
+    is_too_fine = decimals > 3
+    may_be_too_large = (digits == MAX_DIGITS) & (characters[begins] >= NINE)
+    if np.any(is_too_fine | may_be_too_large | (digits > MAX_DIGITS)):
         return None
-    numbers = np.fromstring(text.replace(b".", b""), np.int64, sep=",")
-    nanoseconds = numbers * POWERS[3 - decimals]
+    integers = np.fromstring(text.replace(b".", b""), np.int64, sep=",")
+    nanoseconds = integers * POWERS[3 - decimals]
     return Times(nanoseconds, np.abs(nanoseconds) < MAX_NANOSECONDS, np.ones(len(values), bool))
 
 
-def _one_by_one(values: Sequence[msgspec.Raw]) -> Times:
+def _read_one_by_one(values: Sequence[msgspec.Raw]) -> Times:
+    """Read numbers in any form as decimals, which are exact."""
     nanoseconds = np.zeros(len(values), np.int64)
-    possible, whole = np.zeros(len(values), bool), np.zeros(len(values), bool)
+    is_possible, is_whole = np.zeros(len(values), bool), np.zeros(len(values), bool)
     with localcontext(EXACT):
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             number = _number(value)
             if number is None or not -MAX_MICROSECONDS < number < MAX_MICROSECONDS:
                 continue
-            nanoseconds[place] = rounded = round(number * 1000)
-            possible[place], whole[place] = True, rounded == number * 1000
-    return Times(nanoseconds, possible, whole)
+            rounded = round(number * 1000)
+            nanoseconds[position] = rounded
+            is_possible[position] = True
+            is_whole[position] = rounded == number * 1000
+    return Times(nanoseconds, is_possible, is_whole)
 
 
 def _number(value: msgspec.Raw) -> Number:
+    """Return the number that a JSON value is; None if it is none, or not finite."""
     try:
         number = NUMBER.decode(value)
     except (msgspec.MsgspecError, ValueError):
         return None
-    return (
-        number if isinstance(number, int) or (number is not None and number.is_finite()) else None
-    )
+    if isinstance(number, Decimal) and not number.is_finite():
+        return None
+    return number

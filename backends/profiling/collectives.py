@@ -48,6 +48,7 @@ has one such.
 LAUNCHES = ON_HOST - {"cpu_op", "Operator"}
 LABEL = re.compile(r"\[((?:[A-Za-z]+\d+)(?:-[A-Za-z]+\d+)*)\]|\brank[ _:-]*(\d+)\b", re.IGNORECASE)
 """What tools that merge put into the names or ids of processes: `RANK 3 - GPU`, `[TP03] 4711`."""
+SEVERAL_RANKS = "several ranks were merged into it: give each rank's own file"
 MAX_REPEATED = 0.05
 """A process uses no correlation id twice; a larger share of repeated ones is more than damage to a
 file.
@@ -75,11 +76,10 @@ class Collective(NamedTuple):
 
 def job_of(trace: Trace) -> tuple[int | None, int | None]:
     """Return which rank of how many a trace says it is from; None for what it does not say."""
-    said = trace.properties.get(JOB)
-    rank, size = (
-        said.get(name) if isinstance(said, dict) else None for name in ("rank", "world_size")
-    )
-    return rank if _is_count(rank) else None, size if _is_count(size) else None
+    job = trace.properties.get(JOB)
+    if not isinstance(job, dict):
+        return None, None
+    return _count_or_none(job.get("rank")), _count_or_none(job.get("world_size"))
 
 
 def check_one_rank(trace: Trace) -> None:
@@ -89,29 +89,30 @@ def check_one_rank(trace: Trace) -> None:
     another rank's.
     """
     slices = trace.columns
-    processes = {process for process, _ in slices.threads()}
-    hosts = {process for process, _ in slices.select(slices.has_category(*ON_HOST)).threads()}
-    written = (
-        LABEL.search(str(one)) or LABEL.search(trace.processes.get(one, "")) for one in processes
-    )
-    labels = {(found[1] or found[2].lstrip("0")) for found in written if found}
-    if (
-        max(len(labels), len(hosts)) > 1
-        or JOB in trace.contradicted
-        or hosts & trace.named_twice
-        or (hosts - trace.processes.keys() and _uses_ids_again(slices))
-    ):
-        raise ValueError("several ranks were merged into it: give each rank's own file")
+    on_host = slices.select(slices.has_category(*ON_HOST))
+    hosts = {process for process, _ in on_host.threads()}
+    has_several_hosts = len(hosts) > 1
+    has_several_jobs = JOB in trace.contradicted
+    has_host_named_twice = not hosts.isdisjoint(trace.named_twice)
+    if has_several_hosts or has_several_jobs or has_host_named_twice or len(_ranks_in(trace)) > 1:
+        raise ValueError(SEVERAL_RANKS)
+    # Ranks whose processes have equal ids look like one host, but their calls share ids then.
+    has_nameless_host = not hosts.issubset(trace.processes)
+    if has_nameless_host and _uses_ids_again(slices):
+        raise ValueError(SEVERAL_RANKS)
 
 
 def collectives_of(trace: Trace, kernels: Container[str]) -> tuple[Collective, ...]:
-    """Return a trace's collectives in the order of their start: the `kernels` of these names.
+    """Return a trace's collectives in the order of their start.
 
-    Only if there are none, those on the CPU: beside kernels, annotations show only the launches.
+    They are the kernels on devices that have one of the names `kernels`. If there are none, they
+    are those on the CPU: beside kernels, annotations show only the launches.
     """
     slices = trace.columns
     on_devices = slices.select(slices.has_category(*KERNELS) & slices.has_name(kernels))
-    return tuple(map(_on_device, on_devices)) or tuple(_on_cpu(slices))
+    if len(on_devices) > 0:
+        return tuple(map(_on_device, on_devices))
+    return tuple(_on_cpu(slices))
 
 
 def is_communication(kernel: str) -> bool:
@@ -129,31 +130,30 @@ def with_communication(timeline: Timeline, kernels: re.Pattern[str]) -> Timeline
     own `multimem_`.
     """
     spans = timeline.columns
-    named = np.array([kernels.search(operator) is not None for operator in spans.operators], bool)[
-        spans.operator_of
-    ]
-    communicates = named & (spans.kinds != KINDS.index("host"))
-    return replace(
-        timeline,
-        spans=replace(spans, kinds=np.where(communicates, KINDS.index("exchange"), spans.kinds)),
-    )
+    # By operator first, and from there by span.
+    operator_fits = [kernels.search(operator) is not None for operator in spans.operators]
+    span_fits = np.array(operator_fits, bool)[spans.operator_of]
+    is_on_device = spans.kinds != KINDS.index("host")
+    kinds = np.where(span_fits & is_on_device, KINDS.index("exchange"), spans.kinds)
+    return replace(timeline, spans=replace(spans, kinds=kinds))
 
 
 def named_like_collectives(timeline: Timeline) -> Iterator[str]:
     """Yield a note if kernels that count as computing have names like those of collectives."""
     spans = timeline.columns
     # By operator and by queue first, and from there by span.
-    alike = [LIKE_COLLECTIVES.search(operator) is not None for operator in spans.operators]
-    on_devices = [device not in ("host", "cpu") for device, _ in spans.queues]
-    is_alike = np.array(alike, bool)[spans.operator_of]
-    is_on_device = np.array(on_devices, bool)[spans.queue_of]
+    operator_is_alike = [
+        LIKE_COLLECTIVES.search(operator) is not None for operator in spans.operators
+    ]
+    queue_is_on_device = [device not in ("host", "cpu") for device, _ in spans.queues]
+    is_alike = np.array(operator_is_alike, bool)[spans.operator_of]
+    is_on_device = np.array(queue_is_on_device, bool)[spans.queue_of]
     is_computing = spans.kinds == KINDS.index("compute")
-    found = np.flatnonzero(is_alike & is_computing & is_on_device)
-    if not len(found):
+    alike_spans = spans.select(is_alike & is_on_device & is_computing)
+    if not alike_spans:
         return
-    milliseconds = int((spans.ends - spans.starts)[found].sum()) / 1e6
-    numbers_of_names = np.unique(spans.name_of[found])
-    names = sorted(spans.names[number] for number in numbers_of_names.tolist())
+    milliseconds = int((alike_spans.ends - alike_spans.starts).sum()) / 1e6
+    names = sorted(spans.names[position] for position in np.unique(alike_spans.name_of).tolist())
     yield (
         f"{milliseconds:.3g} ms lie in kernels that are named like collectives and count as "
         f"computing ({', '.join(names[:SHOWN_NAMES])}): --communication NAME counts them as "
@@ -161,30 +161,37 @@ def named_like_collectives(timeline: Timeline) -> Iterator[str]:
     )
 
 
-def _on_device(one: Slice) -> Collective:
-    args = one.args
-    known = COLLECTIVES.search(one.name)
-    kind = str(args.get("Collective name") or (known[0].lower() if known else one.name))
-    name, ranks = args.get("Process Group Name"), str(args.get("Process Group Ranks", ""))
-    group = "" if name is None else f"{name} {ranks}"
-    number, elements = args.get("Seq"), args.get("In msg nelems")
+def _on_device(kernel: Slice) -> Collective:
+    """Return the collective that a kernel is, from its arguments and its name."""
+    args = kernel.args
+    kind = args.get("Collective name") or _kind_in(kernel.name)
+    ranks = str(args.get("Process Group Ranks", ""))
+    group_name = args.get("Process Group Name")
     return Collective(
-        kind,
-        group,
-        _listed(ranks),
-        queue=str(args.get("stream", one.thread)),
-        start=one.start,
-        end=one.end,
-        number=number if _is_count(number) else None,
+        kind=str(kind),
+        group="" if group_name is None else f"{group_name} {ranks}",
+        ranks=_listed(ranks),
+        queue=str(args.get("stream", kernel.thread)),
+        start=kernel.start,
+        end=kernel.end,
+        number=_count_or_none(args.get("Seq")),
         element_type=str(args.get("dtype", "")),
-        elements=elements if _is_count(elements) else None,
+        elements=_count_or_none(args.get("In msg nelems")),
     )
 
 
+def _kind_in(kernel: str) -> str:
+    """Return the kind of collective that a kernel's name says; the name itself if it says none."""
+    match = COLLECTIVES.search(kernel)
+    return kernel if match is None else match[0].lower()
+
+
 def _on_cpu(slices: Slices) -> Iterator[Collective]:
-    for one in slices.select(slices.has_category("user_annotation")):
-        if match := ON_CPU.fullmatch(one.name):
-            yield Collective(match[1], "", None, "", one.start, one.end)
+    """Yield the collectives on the CPU, each an annotation such as `gloo:all_reduce`."""
+    for annotation in slices.select(slices.has_category("user_annotation")):
+        match = ON_CPU.fullmatch(annotation.name)
+        if match is not None:
+            yield Collective(match[1], "", None, "", annotation.start, annotation.end)
 
 
 def _listed(ranks: str) -> tuple[int, ...] | None:
@@ -193,19 +200,34 @@ def _listed(ranks: str) -> tuple[int, ...] | None:
         listed = json.loads(ranks)
     except ValueError:
         return None
-    return (
-        tuple(listed)
-        if isinstance(listed, list) and listed and all(map(_is_count, listed))
-        else None
-    )
+    if not isinstance(listed, list) or not listed or not all(map(_is_count, listed)):
+        return None
+    return tuple(listed)
 
 
 def _is_count(value: Any) -> TypeGuard[int]:
+    """Return whether a value is an integer from 0 up, and no bool."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _count_or_none(value: Any) -> int | None:
+    """Return a value if it is an integer from 0 up, and None otherwise."""
+    return value if _is_count(value) else None
+
+
+def _ranks_in(trace: Trace) -> set[str]:
+    """Return the ranks that the ids and names of processes tell of, as texts."""
+    ranks = set()
+    for process, _ in trace.columns.threads():
+        label = LABEL.search(str(process)) or LABEL.search(trace.processes.get(process, ""))
+        if label is not None:
+            bracketed, number = label.groups()
+            ranks.add(bracketed or number.lstrip("0"))
+    return ranks
 
 
 def _uses_ids_again(slices: Slices) -> bool:
     """Return whether launches share correlation ids, which are unique in a process."""
-    given = slices.select(slices.has_category(*LAUNCHES)).arguments("correlation")
-    links = [link for (link,) in given if isinstance(link, int | str)]
-    return len(set(links)) < (1 - MAX_REPEATED) * len(links)
+    launches = slices.select(slices.has_category(*LAUNCHES))
+    ids = [link for (link,) in launches.arguments("correlation") if isinstance(link, int | str)]
+    return len(set(ids)) < (1 - MAX_REPEATED) * len(ids)

@@ -10,7 +10,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 
 import pycxxfilt
 
@@ -43,24 +42,26 @@ def short_names(full_names: Iterable[str]) -> dict[str, str]:
 
     Mangled names are demangled. A name that is no C++ function's is only shortened in its middle.
     """
-    texts = {full: _text(full) for full in sorted(set(full_names))}
-    groups = defaultdict[str, list[str]](list)
-    for full, text in texts.items():
-        groups[_function(text)].append(full)
-    names: dict[str, str] = {}
-    for function, group in groups.items():
-        if len(group) == 1 and function not in GENERIC:
-            names[group[0]] = function
-        else:
-            words = _telling_words(function, [texts[full] for full in group])
-            for full, word in zip(group, words, strict=True):
-                names[full] = f"{function}<{word}>" if word else function
-    return _numbered({full: _shortened(name) for full, name in names.items()})
+    text_of = {full_name: _text(full_name) for full_name in sorted(set(full_names))}
+    names_of_function = defaultdict[str, list[str]](list)
+    for full_name, text in text_of.items():
+        names_of_function[_function(text)].append(full_name)
+    short_name_of: dict[str, str] = {}
+    for function, names in names_of_function.items():
+        is_telling = len(names) == 1 and function not in GENERIC
+        if is_telling:
+            short_name_of[names[0]] = _shortened(function)
+            continue
+        # Several kernels would have this name, so each gets a word of its arguments.
+        words = _telling_words(function, [text_of[name] for name in names])
+        for name, word in zip(names, words, strict=True):
+            short_name_of[name] = _shortened(f"{function}<{word}>" if word else function)
+    return _numbered(short_name_of)
 
 
-def _text(full: str) -> str:
+def _text(full_name: str) -> str:
     """Return a full name demangled, and without what stands for something that has no name."""
-    text = SUFFIX.sub("", full)
+    text = SUFFIX.sub("", full_name)
     if text.startswith("_Z"):
         with suppress(ValueError):
             text = pycxxfilt.itanium_demangle(text) or text
@@ -68,12 +69,16 @@ def _text(full: str) -> str:
 
 
 def _function(text: str) -> str:
-    """Return a C++ function's last name; all of the text if it is none or is not understood."""
+    """Return a C++ function's last name, `f` of `void a::b::f<int>(float)`.
+
+    It is all of the text if that is no function, or is not understood.
+    """
     if not text.endswith(ENDS):
         return text
     plain = OPERATORS.sub("", text)
+    # The innermost brackets are removed until there are none.
     removed = 1
-    while removed:
+    while removed > 0:
         plain, removed = BRACKETS.subn("", plain)
     # Parameters follow a name without a space, unlike what is in brackets in `Memset (Device)`.
     if plain.endswith(" ") or ANY_BRACKET.search(plain):
@@ -87,9 +92,14 @@ def _telling_words(function: str, texts: Sequence[str]) -> list[str]:
 
     It is "" if there are no template arguments.
     """
-    words = [WORD.findall(text.partition(f"{function}<")[2]) for text in texts]
-    frequencies = Counter(chain.from_iterable(map(set, words)))
-    return [min(of_text, key=frequencies.__getitem__, default="") for of_text in words]
+    words_of_texts = []
+    text_counts: Counter[str] = Counter()
+    for text in texts:
+        _, _, arguments = text.partition(f"{function}<")
+        words = WORD.findall(arguments)
+        words_of_texts.append(words)
+        text_counts.update(set(words))
+    return [min(words, key=text_counts.__getitem__, default="") for words in words_of_texts]
 
 
 def _shortened(name: str) -> str:
@@ -101,10 +111,11 @@ def _shortened(name: str) -> str:
 
 
 def _numbered(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the names by full name; of those that are the same, the second ends in ` #2`."""
+    """Return the short names by full name; of equal ones the second ends in ` #2`."""
     counts: Counter[str] = Counter()
     numbered = {}
-    for full, name in names.items():
+    for full_name, name in names.items():
         counts[name] += 1
-        numbered[full] = name if counts[name] == 1 else f"{name} #{counts[name]}"
+        number = counts[name]
+        numbered[full_name] = name if number == 1 else f"{name} #{number}"
     return numbered

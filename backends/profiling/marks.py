@@ -63,25 +63,34 @@ def parse_case(text: str) -> str | None:
 def parse_verb(text: str) -> ParsedMark | None:
     """Parse the mark of a verb's call; None for other marks."""
     match = CALL_MARK.fullmatch(text)
-    return match and ParsedMark(match[1], match[2] or "", "", int(match[3]))
+    if match is None:
+        return None
+    name, device, number = match.groups()
+    return ParsedMark(name, device or "", "", int(number))
 
 
 def task_text(name: str, queue: str) -> str:
-    """Return the text of the mark of work that the present call of a verb submits; `queue` is
-    `cpu:1 compute`, say.
+    """Return the text of the mark of work that the present call of a verb submits.
+
+    `queue` is `cpu:1 compute`, say.
     """
-    return f"{OURS}run {name} on {queue} #{getattr(_calling, 'number', 0)}"
+    number = getattr(_calling, "number", 0)
+    return f"{OURS}run {name} on {queue} #{number}"
 
 
 def parse_task(text: str) -> ParsedMark | None:
     """Parse the mark of work on a worker; None for other marks."""
     match = TASK_MARK.fullmatch(text)
-    return match and ParsedMark(match[1], match[2], match[3], int(match[4]))
+    if match is None:
+        return None
+    name, device, queue, number = match.groups()
+    return ParsedMark(name, device, queue, int(number))
 
 
 def function_name(fn: Any) -> str:
-    """Return the name of a function, also of a partial one, in characters that every profiler
-    writes.
+    """Return the name of a function, or of the function of a `partial`.
+
+    Characters that not every profiler writes are quoted as in a URL.
     """
     while isinstance(fn, partial):
         fn = fn.func
@@ -97,7 +106,7 @@ def marking_verbs(
 ) -> Iterator[None]:
     """Put every call of the backend's verbs under a mark, within the context.
 
-    The verbs are shadowed on this one object, so that they cost nothing more without a profile.
+    The verbs are shadowed on this object only, so that they cost nothing more without a profile.
     """
     shadowed = {
         name: _under_mark(getattr(backend, name), name, mark, device_of, name_of)
@@ -120,18 +129,25 @@ def _under_mark(
     device_of: FindDevice,
     name_of: Callable[[Any], str],
 ) -> Callable[..., Any]:
+    """Return a verb, called `name`, that leaves a mark: `launch relu on cpu:1 #5`, say."""
+
     @wraps(verb)
     def call(*args: Array, **named: Array) -> Any:
-        outer = getattr(_calling, "number", 0)
-        number = _calling.number = next(_numbers)
-        text = OURS + (f"{name} {name_of(args[0])}" if name == "launch" else name)
+        number_before = getattr(_calling, "number", 0)
+        number = next(_numbers)
+        _calling.number = number
         device = device_of(name, *args, **named)
+        text = f"{OURS}{name}"
+        if name == "launch":
+            text += f" {name_of(args[0])}"
+        if device:
+            text += f" on {device}"
         try:
-            with mark(f"{text}{f' on {device}' if device else ''} #{number}"):
+            with mark(f"{text} #{number}"):
                 return verb(*args, **named)
         finally:
             # Work that is submitted outside of a verb must not take the number of the last call.
-            _calling.number = outer
+            _calling.number = number_before
 
     return call
 
@@ -144,14 +160,17 @@ def queue_device(
     copies_by_source: bool = False,
     **named: Any,
 ) -> Device | None:
-    """Return the device whose queue a verb's work goes to, by its arrays, of this type; None if
-    there are several.
+    """Return the device whose queue a verb's work goes to; None if there are several.
+
+    It is the destination of a copy, or its source with `copies_by_source`, and the device of the
+    first array of a launch. Arrays are of `array_type`.
     """
     if verb == "copy_to" and not copies_by_source:
         return named.get("device") or args[1]
-    if verb in ("copy_to", "launch"):
-        for leaf in tree_leaves((args, tuple(named.values()))):
-            if isinstance(leaf, array_type):
-                device: Device = backend.device_of(leaf)
-                return device
+    if verb not in ("copy_to", "launch"):
+        return None
+    for leaf in tree_leaves((args, tuple(named.values()))):
+        if isinstance(leaf, array_type):
+            device: Device = backend.device_of(leaf)
+            return device
     return None

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from backends.profiling.readers import ChromeReader
-from backends.profiling.slices import Slices, Trace, coded, recoded
+from backends.profiling.slices import Slices, Trace, TraceThread, coded, recoded
 from backends.profiling.timeline import (
     KINDS,
     UNKNOWN,
@@ -51,7 +51,7 @@ def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
     rows = _rows(timeline.spans)
     # In the order of time, so that also a file that is cut off begins with its earliest event.
     slices = sorted(_slices(timeline, rows), key=itemgetter("ts"))
-    own = {
+    description = {
         "schema": SCHEMA,
         "source": timeline.source,
         "experiment": timeline.experiment,
@@ -62,14 +62,15 @@ def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
         "first_event_us": slices[0]["ts"] if slices else 0.0,
     }
     encode = msgspec.json.Encoder().encode
-    stream.write(
-        b'{"displayTimeUnit":"ms",\n"%s":%s,\n"traceEvents":[' % (OWN_KEY.encode(), encode(own))
-    )
+    stream.write(b'{"displayTimeUnit":"ms",\n')
+    stream.write(b'"%s":%s,\n' % (OWN_KEY.encode(), encode(description)))
+    stream.write(b'"traceEvents":[')
     # Arrows come last: at equal times a viewer binds an arrow to what it has read before.
-    for number, event in enumerate(
-        chain(_names(timeline, rows), slices, _arrows(timeline.spans, rows))
-    ):
-        stream.write((b",\n" if number else b"\n") + encode(event))
+    events = chain(_names(timeline, rows), slices, _arrows(timeline.spans, rows))
+    separator = b"\n"
+    for event in events:
+        stream.write(separator + encode(event))
+        separator = b",\n"
     stream.write(b"\n]}\n")
 
 
@@ -77,28 +78,14 @@ def parse_timeline(trace: Trace) -> Timeline:
     """Read back what `write_timeline` wrote. Raises ValueError for any other trace, or another
     schema.
     """
-    own = trace.properties.get(OWN_KEY)
-    if not isinstance(own, Mapping):
+    description = trace.properties.get(OWN_KEY)
+    if not isinstance(description, Mapping):
         raise ValueError("it is no trace of parallel-core")
-    if own.get("schema") != SCHEMA:
-        raise ValueError(f"it is a timeline of schema {own.get('schema')}, but {SCHEMA} is known")
+    schema = description.get("schema")
+    if schema != SCHEMA:
+        raise ValueError(f"it is a timeline of schema {schema}, but {SCHEMA} is known")
     try:
-        first = round(float(own["first_event_us"]) * 1000)
-        slices = trace.columns
-        of_cases = slices.on_threads({row for row in slices.rows if row[0] == CASES_PROCESS})
-        return Timeline(
-            str(own["source"]),
-            _parse_spans(slices.select(~of_cases), trace).moved(first),
-            tuple(
-                Window(one.name, first + one.start, first + one.end)
-                for one in slices.select(of_cases)
-            ),
-            tuple(map(str, own["notes"])),
-            # Files of before have none of these.
-            int(own.get("unlinked", 0)),
-            {str(case): float(seconds) for case, seconds in dict(own.get("timed", {})).items()},
-            experiment=str(own.get("experiment", "")),
-        )
+        return _described_timeline(trace, description)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"it is a damaged timeline of parallel-core ({error!r})") from error
 
@@ -112,66 +99,118 @@ READER = ChromeReader(is_own, parse_timeline)
 
 
 def _rows(spans: Iterable[Span]) -> dict[Queue, PerfettoRow]:
-    queues = dict.fromkeys((span.device, span.queue) for span in spans)
-    in_order = sorted(queues, key=lambda queue: queue_order(*queue))
-    devices = dict.fromkeys(device for device, _ in in_order)
-    pids = {device: FIRST_DEVICE + place for place, device in enumerate(devices)}
-    first = FIRST_DEVICE + len(pids)
-    return {queue: {"pid": pids[queue[0]], "tid": tid} for tid, queue in enumerate(in_order, first)}
+    """Return the row of each queue: a process for each device, a thread for each queue."""
+    queues = {(span.device, span.queue) for span in spans}
+    queues_in_order = sorted(queues, key=lambda queue: queue_order(*queue))
+    pid_of: dict[str, int] = {}
+    for device, _ in queues_in_order:
+        pid_of.setdefault(device, FIRST_DEVICE + len(pid_of))
+    # Threads are numbered on from the processes, so that no number is used for both.
+    first_tid = FIRST_DEVICE + len(pid_of)
+    rows = {}
+    for tid, (device, queue) in enumerate(queues_in_order, first_tid):
+        rows[device, queue] = {"pid": pid_of[device], "tid": tid}
+    return rows
 
 
 def _names(timeline: Timeline, rows: Mapping[Queue, PerfettoRow]) -> Iterator[JSONObject]:
+    """Yield the events that name and order the processes, and then the threads."""
     all_rows = {(CASES, CASES): CASES_ROW, **rows} if timeline.cases else rows
-    processes = {row["pid"]: device for (device, _), row in all_rows.items()}
-    named = [("process", pid, {"pid": pid, "tid": 0}, device) for pid, device in processes.items()]
-    named += [("thread", row["tid"], row, queue) for (_, queue), row in all_rows.items()]
-    for what, order, row, name in named:
-        yield {"ph": "M", "name": f"{what}_name", **row, "args": {"name": name}}
-        yield {"ph": "M", "name": f"{what}_sort_index", **row, "args": {"sort_index": order}}
+    device_of = {row["pid"]: device for (device, _), row in all_rows.items()}
+    for pid, device in device_of.items():
+        yield from _name("process", {"pid": pid, "tid": 0}, device, pid)
+    for (_, queue), row in all_rows.items():
+        yield from _name("thread", row, queue, row["tid"])
+
+
+def _name(noun: str, row: PerfettoRow, name: str, sort_index: int) -> Iterator[JSONObject]:
+    """Yield the two events that name a process or a thread, and say where viewers show it."""
+    yield {"ph": "M", "name": f"{noun}_name", **row, "args": {"name": name}}
+    yield {"ph": "M", "name": f"{noun}_sort_index", **row, "args": {"sort_index": sort_index}}
 
 
 def _slices(timeline: Timeline, rows: Mapping[Queue, PerfettoRow]) -> Iterator[JSONObject]:
+    """Yield an event for each case, and then for each span."""
     for case in timeline.cases:
         yield _slice(case, "case", CASES_ROW)
     for span in timeline.spans:
         args: JSONObject = {"operator": span.operator, "kind": span.kind}
         if span.launched is not None:
             args["waited_us"] = (span.start - span.launched) / 1000
-        yield {**_slice(span, span.kind, rows[span.device, span.queue]), "args": args}
+        row = rows[span.device, span.queue]
+        yield {**_slice(span, span.kind, row), "args": args}
 
 
-def _slice(one: Span | Window, category: str, row: PerfettoRow) -> JSONObject:
-    ts, dur = one.start / 1000, (one.end - one.start) / 1000
-    return {"ph": "X", "name": one.name, "cat": category, **row, "ts": ts, "dur": dur}
+def _slice(item: Span | Window, category: str, row: PerfettoRow) -> JSONObject:
+    """Return the event of a span or a case; events have microseconds."""
+    ts = item.start / 1000
+    dur = (item.end - item.start) / 1000
+    return {"ph": "X", "name": item.name, "cat": category, **row, "ts": ts, "dur": dur}
 
 
 def _arrows(spans: Iterable[Span], rows: Mapping[Queue, PerfettoRow]) -> Iterator[JSONObject]:
-    launches = {span.start: rows[span.device, span.queue] for span in spans if span.kind == "host"}
+    """Yield the two ends of an arrow from each call that launched an operation to the operation."""
+    # A span knows when it was launched, so its launch is the call that started then.
+    row_of_call = {}
+    for span in spans:
+        if span.kind == "host":
+            row_of_call[span.start] = rows[span.device, span.queue]
     for number, span in enumerate(spans, 1):
-        if span.launched is not None and span.launched in launches:
+        if span.launched is not None and span.launched in row_of_call:
+            # An arrow starts (`s`) at the call and finishes (`f`) at the slice that encloses (`e`)
+            # its end.
             arrow = {"name": "launch", "cat": "launch", "id": number}
             row = rows[span.device, span.queue]
-            yield {"ph": "s", **arrow, **launches[span.launched], "ts": span.launched / 1000}
+            yield {"ph": "s", **arrow, **row_of_call[span.launched], "ts": span.launched / 1000}
             yield {"ph": "f", "bp": "e", **arrow, **row, "ts": span.start / 1000}
 
 
+def _described_timeline(trace: Trace, description: Mapping[str, Any]) -> Timeline:
+    """Return the timeline that `write_timeline` wrote, with what the file says of itself."""
+    first_event = round(float(description["first_event_us"]) * 1000)
+    slices = trace.columns
+    rows_of_cases = {row for row in slices.rows if row[0] == CASES_PROCESS}
+    is_case = slices.on_threads(rows_of_cases)
+    spans = _parse_spans(slices.select(~is_case), trace)
+    cases = tuple(
+        Window(case.name, first_event + case.start, first_event + case.end)
+        for case in slices.select(is_case)
+    )
+    # Older files have no `unlinked`, `timed` and `experiment`.
+    timed = dict(description.get("timed", {}))
+    return Timeline(
+        str(description["source"]),
+        spans.moved(first_event),
+        cases,
+        tuple(map(str, description["notes"])),
+        int(description.get("unlinked", 0)),
+        {str(case): float(seconds) for case, seconds in timed.items()},
+        experiment=str(description.get("experiment", "")),
+    )
+
+
 def _parse_spans(slices: Slices, trace: Trace) -> Spans:
+    """Return the spans of slices other than the cases'.
+
+    Raises ValueError for a kind that does not exist, and KeyError for a row without a name.
+    """
     arguments = slices.arguments("kind", "operator", "waited_us")
-    if unknown := {kind for kind, _, _ in arguments if kind not in KINDS}:
-        raise ValueError(f"unknown kind {min(map(str, unknown))!r}")
+    unknown_kinds = {kind for kind, _, _ in arguments if kind not in KINDS}
+    if unknown_kinds:
+        raise ValueError(f"unknown kind {min(map(str, unknown_kinds))!r}")
     kinds = np.array([KINDS.index(kind) for kind, _, _ in arguments], np.int8)
     names, name_of = recoded(slices.names, slices.name_of, str)
     operators, operator_of = coded(str(operator or "") for _, operator, _ in arguments)
-    queues, queue_of = recoded(
-        slices.rows, slices.row_of, lambda row: (trace.processes[row[0]], trace.threads[row])
-    )
-    # The very number at which the span of the launch starts.
-    starts = slices.starts.tolist()
-    waited = zip(starts, arguments, strict=True)
-    launched = np.array(
-        [UNKNOWN if wait is None else start - round(wait * 1000) for start, (_, _, wait) in waited]
-    )
-    launched = launched.astype(np.int64)
+
+    def queue_of_row(row: TraceThread) -> Queue:
+        process, _ = row
+        return trace.processes[process], trace.threads[row]
+
+    queues, queue_of = recoded(slices.rows, slices.row_of, queue_of_row)
+    launched = []
+    for start, (_, _, waited_us) in zip(slices.starts.tolist(), arguments, strict=True):
+        # Rounded, it is exactly when the span of the launch starts.
+        launched.append(UNKNOWN if waited_us is None else start - round(waited_us * 1000))
     return Spans(
         names,
         operators,
@@ -182,5 +221,5 @@ def _parse_spans(slices: Slices, trace: Trace) -> Spans:
         kinds,
         slices.starts,
         slices.ends,
-        launched,
+        np.array(launched).astype(np.int64),
     )

@@ -80,6 +80,7 @@ def timeline_in(file: TraceFile) -> Timeline:
     Raises ValueError, in one line, if there is none, and OSError if the file cannot be read.
     """
     failures: list[str] = []
+    # Readers of formats of their own come first.
     readers = sorted(_loaded(failures), key=lambda reader: isinstance(reader, ChromeReader))
     for reader in readers:
         if reader.recognises(file):
@@ -87,11 +88,12 @@ def timeline_in(file: TraceFile) -> Timeline:
             _check_queues(len(timeline.columns.queues))
             return timeline
     names = ", ".join(trace_readers())
-    unknown = file.problem or f"none of the profilers known here wrote it (known for {names})"
-    raise ValueError("; ".join((unknown, *failures)))
+    reason = file.problem or f"none of the profilers known here wrote it (known for {names})"
+    raise ValueError("; ".join((reason, *failures)))
 
 
 def _check_queues(count: int) -> None:
+    """Raise ValueError if a trace or a timeline has more queues than a program can have."""
     if count > MOST_QUEUES:
         raise ValueError(
             f"it has {count:,} threads or queues, and at most {MOST_QUEUES:,} can be compared"

@@ -2,8 +2,8 @@
 wrote it.
 
 A million slices are too many for objects, so they are columns: an array has an entry for each
-slice. Names, categories and rows are few, so each is kept once and a column holds its place.
-Arguments stay as they stand in the file; `Slices.arguments` decodes some of many at once.
+slice. Names, categories and rows are few, so each is kept once and a column holds its position.
+Arguments stay as they stand in the file until `Slices.arguments` decodes those of a name.
 """
 
 import json
@@ -29,31 +29,38 @@ Row = TypeVar("Row", covariant=True)
 
 @final
 class Places(dict[Value, int]):
-    """Gives each value that is asked for a place: the next one if it is new."""
+    """Numbers values from 0 in the order in which they are first asked for."""
 
     def __missing__(self, value: Value) -> int:
-        place = self[value] = len(self)
-        return place
+        number = len(self)
+        self[value] = number
+        return number
 
 
 def coded(values: Iterable[Value]) -> tuple[tuple[Value, ...], np.ndarray]:
-    """Return the different values, in the order in which they come, and the place of each one among
-    them.
+    """Return the distinct values in the order in which they first come, and each value's code.
+
+    The code of a value is its position among the distinct ones.
     """
-    places: Places[Value] = Places()
-    codes = np.fromiter((places[value] for value in values), np.int32)
-    return tuple(places), codes
+    code_of: Places[Value] = Places()
+    codes = np.fromiter((code_of[value] for value in values), np.int32)
+    return tuple(code_of), codes
 
 
 def recoded(
     values: Sequence[Value], codes: np.ndarray, change: Callable[[Value], Other]
 ) -> tuple[tuple[Other, ...], np.ndarray]:
-    """Return a coded column with each value changed: those that become equal become one."""
-    used = np.unique(codes)
-    changed, places = coded([change(values[code]) for code in used.tolist()])
-    translation = np.zeros(len(values), np.int32)
-    translation[used] = places
-    return changed, translation[codes]
+    """Return a coded column with each value changed: those that become equal become one.
+
+    `values` and `codes` are what `coded` returns, and so is the result. `change` is not called for
+    values without a code.
+    """
+    used_codes = np.unique(codes)
+    changed_values = [change(values[code]) for code in used_codes.tolist()]
+    distinct_values, new_codes = coded(changed_values)
+    new_code_of = np.zeros(len(values), np.int32)
+    new_code_of[used_codes] = new_codes
+    return distinct_values, new_code_of[codes]
 
 
 class Slice(NamedTuple):
@@ -104,18 +111,20 @@ class Columns(Sequence[Row]):
     @overload
     def __getitem__(self, index: slice) -> Self: ...
     def __getitem__(self, index: int | slice) -> "Row | Self":
-        return (
-            self.select(index)
-            if isinstance(index, slice)
-            else next(iter(self.select(np.array([index]))))
-        )
+        if isinstance(index, slice):
+            return self.select(index)
+        (row,) = self.select(np.array([index]))
+        return row
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(map(eq, self, other))
 
     def select(self, where: "np.ndarray | slice") -> Self:
-        """Return the rows that a mask selects, or those at some places."""
-        return replace(self, **{column: getattr(self, column)[where] for column in self.COLUMNS})  # type: ignore[type-var]
+        """Return the rows that a mask selects, or those at some positions."""
+        columns = {column: getattr(self, column)[where] for column in self.COLUMNS}
+        return replace(self, **columns)  # type: ignore[type-var]
 
 
 @final
@@ -124,8 +133,8 @@ class Slices(Columns[Slice]):
     """Slices in the order of their start: a sequence of `Slice`, made when asked for, and the
     columns they come from.
 
-    For all of a trace use the columns (`starts[has_category("kernel")]`), or `select` some first:
-    to go through a million objects takes a second.
+    For all slices of a trace use the columns (`starts[has_category("kernel")]`), or `select` a few
+    first: to go through a million objects takes a second.
     """
 
     names: tuple[str, ...]
@@ -133,7 +142,7 @@ class Slices(Columns[Slice]):
     rows: tuple[TraceThread, ...]
     """Processes and threads."""
     name_of: np.ndarray
-    """Places in `names`; `category_of` and `row_of` likewise."""
+    """Positions in `names`; `category_of` and `row_of` likewise."""
     category_of: np.ndarray
     row_of: np.ndarray
     starts: np.ndarray
@@ -150,11 +159,12 @@ class Slices(Columns[Slice]):
         if isinstance(slices, Slices):
             return slices
         listed = list(slices)
-        names, name_of = coded(one.name for one in listed)
-        categories, category_of = coded(one.category for one in listed)
-        rows, row_of = coded((one.process, one.thread) for one in listed)
-        starts, ends = (np.array([one[place] for one in listed], np.int64) for place in (4, 5))
-        raw_args = Texts.of([one.raw_args for one in listed])
+        names, name_of = coded(item.name for item in listed)
+        categories, category_of = coded(item.category for item in listed)
+        rows, row_of = coded((item.process, item.thread) for item in listed)
+        starts = np.array([item.start for item in listed], np.int64)
+        ends = np.array([item.end for item in listed], np.int64)
+        raw_args = Texts.of([item.raw_args for item in listed])
         return cls(names, categories, rows, name_of, category_of, row_of, starts, ends, raw_args)
 
     def __iter__(self) -> Iterator[Slice]:
@@ -165,94 +175,105 @@ class Slices(Columns[Slice]):
             yield Slice(names[name], categories[category], process, thread, start, end, raw)
 
     def has_category(self, *categories: str) -> np.ndarray:
-        """Return the mask of the slices of some categories."""
-        return _holds(self.categories, self.category_of, categories)
+        """Return which slices are of one of these categories: a mask."""
+        return _holds_wanted(self.categories, self.category_of, categories)
 
     def has_name(self, names: Container[str]) -> np.ndarray:
-        """Return the mask of the slices of some names."""
-        return _holds(self.names, self.name_of, names)
-
-    def counts(self) -> dict[str, int]:
-        """Return how many slices there are of each category."""
-        counted = np.bincount(self.category_of, minlength=len(self.categories)).tolist()
-        return {
-            category: count
-            for category, count in zip(self.categories, counted, strict=True)
-            if count
-        }
-
-    def threads(self) -> list[TraceThread]:
-        """Return the threads that there are, in the order of their first slices."""
-        used, first = np.unique(self.row_of, return_index=True)
-        return [self.rows[row] for row in used[np.argsort(first)].tolist()]
+        """Return which slices have one of these names: a mask."""
+        return _holds_wanted(self.names, self.name_of, names)
 
     def on_threads(self, threads: Container[TraceThread]) -> np.ndarray:
-        """Return the mask of the slices of some threads."""
-        return _holds(self.rows, self.row_of, threads)
+        """Return which slices are on one of these threads: a mask."""
+        return _holds_wanted(self.rows, self.row_of, threads)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of slices of each category that has any."""
+        counts = np.bincount(self.category_of, minlength=len(self.categories)).tolist()
+        count_of = dict(zip(self.categories, counts, strict=True))
+        return {category: count for category, count in count_of.items() if count > 0}
+
+    def threads(self) -> list[TraceThread]:
+        """Return the threads that have slices, in the order of their first slices."""
+        row_numbers, first_positions = np.unique(self.row_of, return_index=True)
+        in_order = row_numbers[np.argsort(first_positions)]
+        return [self.rows[number] for number in in_order.tolist()]
 
     def arguments(self, *names: str) -> list[tuple[Any, ...]]:
-        """Return the arguments of these names for each slice; None for one that it lacks."""
-        found: list[tuple[Any, ...]] = [()] * len(self)
-        for rows, columns in self._decoded(names):
-            for row, values in zip(rows.tolist(), zip(*columns, strict=True), strict=True):
-                found[row] = values
-        return found
+        """Return for each slice its arguments of these names; None for one that it lacks."""
+        arguments_of: list[tuple[Any, ...]] = [()] * len(self)
+        for positions, values_by_name in self._decoded(names):
+            values_by_slice = zip(*values_by_name, strict=True)
+            for position, values in zip(positions.tolist(), values_by_slice, strict=True):
+                arguments_of[position] = values
+        return arguments_of
 
     def coded_arguments(self, *names: str) -> tuple[tuple[tuple[Any, ...], np.ndarray], ...]:
-        """Return for each argument its different values, and where each slice's value is in them.
+        """Return for each argument its distinct values, and the code of each slice's value.
 
-        Only texts and numbers count. A slice without the argument has the value None. Few slices
-        are decoded at the same time: there may be a million.
+        The code is a position among the distinct values. Only texts and numbers count. A slice
+        without the argument has the value None. Few slices are decoded at the same time: there may
+        be a million.
         """
-        # A value that is looked up for the first time gets the next place.
-        places_by_argument: list[Places[Hashable]] = [Places() for _ in names]
-        place_of_slice = [np.empty(len(self), np.int32) for _ in names]
-        for rows, values_by_argument in self._decoded(names):
-            for argument, values in enumerate(values_by_argument):
-                places = _places_of(values, places_by_argument[argument])
-                place_of_slice[argument][rows] = places
-        different_values = map(tuple, places_by_argument)
-        return tuple(zip(different_values, place_of_slice, strict=True))
+        code_of_value: list[Places[Hashable]] = [Places() for _ in names]
+        code_of_slice = [np.empty(len(self), np.int32) for _ in names]
+        for positions, values_by_name in self._decoded(names):
+            for argument, values in enumerate(values_by_name):
+                code_of_slice[argument][positions] = _codes(values, code_of_value[argument])
+        distinct_values = map(tuple, code_of_value)
+        return tuple(zip(distinct_values, code_of_slice, strict=True))
 
     def _decoded(self, names: Sequence[str]) -> Iterator[tuple[np.ndarray, list[list[Any]]]]:
-        """Yield some slices' arguments at a time: their rows, and a list by name."""
+        """Yield the arguments of a few thousand slices at a time.
+
+        They are the slices' positions, and for each name a list of those slices' values.
+        """
         decode = _decoder(names)
-        for rows, texts in self.raw_args.by_block():
-            yield rows, decode([text or b"{}" for text in texts])
+        for positions, texts in self.raw_args.by_block():
+            yield positions, decode([text or b"{}" for text in texts])
 
 
-def _places_of(values: Sequence[Any], places: Places[Hashable]) -> list[int]:
-    """Return the place of each value; a value without one gets the next."""
+def _codes(values: Sequence[Any], code_of: Places[Hashable]) -> list[int]:
+    """Return the code of each value; a value without one gets the next."""
     try:
-        return list(map(places.__getitem__, values))
+        return list(map(code_of.__getitem__, values))
     except TypeError:
         # Lists and objects are no values that several slices share.
-        return [places[value if isinstance(value, Hashable) else None] for value in values]
+        shared = [value if isinstance(value, Hashable) else None for value in values]
+        return [code_of[value] for value in shared]
 
 
-def _holds(values: Sequence[Any], place_of: np.ndarray, wanted: Container[Any]) -> np.ndarray:
-    known = np.array([one in wanted for one in values], bool)
-    return known[place_of] if len(known) else np.zeros(0, bool)
+def _holds_wanted(
+    values: Sequence[Any], position_of: np.ndarray, wanted: Container[Any]
+) -> np.ndarray:
+    """Return which entries of a column hold a wanted value: a mask.
+
+    The column holds positions in `values`.
+    """
+    is_wanted = np.array([value in wanted for value in values], bool)
+    return is_wanted[position_of]
 
 
 def _decoder(names: Sequence[str]) -> Callable[[Sequence[bytes]], list[list[Any]]]:
     """Return a function that decodes the arguments of these names from texts: a list by name."""
-    keys = [f"key_{place}" for place in range(len(names))]
-    wanted = msgspec.defstruct(
-        "wanted",
-        [(key, Any, None) for key in keys],
-        rename=dict(zip(keys, names, strict=True)),
+    # A struct with a field for each name makes msgspec skip all other arguments. Names of arguments
+    # may be no names of Python's, so the fields have others.
+    fields = [f"field_{number}" for number in range(len(names))]
+    struct = msgspec.defstruct(
+        "WantedArguments",
+        [(field, Any, None) for field in fields],
+        rename=dict(zip(fields, names, strict=True)),
         gc=False,
     )
-    decoder = msgspec.json.Decoder(list[wanted])  # type: ignore[valid-type]
+    decoder = msgspec.json.Decoder(list[struct])  # type: ignore[valid-type]
 
     def decode(texts: Sequence[bytes]) -> list[list[Any]]:
+        """Decode all texts at once or, if one is damaged, each by itself."""
         try:
-            rows = decoder.decode(b"[" + b",".join(texts) + b"]")
+            structs = decoder.decode(b"[" + b",".join(texts) + b"]")
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            decoded = list(map(decoded_args, texts))
-            return [[arguments.get(name) for arguments in decoded] for name in names]
-        return [list(map(attrgetter(key), rows)) for key in keys]
+            arguments_of = list(map(decoded_args, texts))
+            return [[arguments.get(name) for arguments in arguments_of] for name in names]
+        return [list(map(attrgetter(field), structs)) for field in fields]
 
     return decode
 

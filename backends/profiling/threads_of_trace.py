@@ -34,72 +34,80 @@ LAUNCHED_BEFORE = (
 )
 
 
-def thread_of(one: Slice) -> TraceThread:
-    return one.process, one.thread
+def thread_of(slice_: Slice) -> TraceThread:
+    """Return the thread of a slice."""
+    return slice_.process, slice_.thread
 
 
 def outermost(slices: Slices) -> Slices:
     """Return those slices that lie in no other one of the same thread."""
-    places: list[int] = []
-    last: dict[int, int] = {}
-    until: dict[int, int] = {}
+    kept: list[int] = []
+    # For each row, where in `kept` its latest slice stands, and when that one ends.
+    latest_of_row: dict[int, int] = {}
+    latest_end_of_row: dict[int, int] = {}
     starts, ends = slices.starts.tolist(), slices.ends.tolist()
-    for place, (row, start, end) in enumerate(
-        zip(slices.row_of.tolist(), starts, ends, strict=True)
-    ):
-        if start >= until.get(row, start):
-            last[row] = len(places)
-            until[row] = end
-            places.append(place)
-        elif end > until[row] and start == starts[places[last[row]]]:
-            # Of those that begin together the longest holds the other spans.
-            places[last[row]] = place
-            until[row] = end
-    return slices.select(np.array(places, np.intp))
+    columns = zip(slices.row_of.tolist(), starts, ends, strict=True)
+    for position, (row, start, end) in enumerate(columns):
+        if start >= latest_end_of_row.get(row, start):
+            latest_of_row[row] = len(kept)
+            latest_end_of_row[row] = end
+            kept.append(position)
+        elif end > latest_end_of_row[row] and start == starts[kept[latest_of_row[row]]]:
+            # Of slices that start together, the longest holds the others.
+            kept[latest_of_row[row]] = position
+            latest_end_of_row[row] = end
+    return slices.select(np.array(kept, np.intp))
 
 
 def enclosing(slices: Iterable[Slice]) -> Callable[[Slice], Slice | None]:
-    """Return a function that finds which of some slices, none of which overlap, another one of its
-    thread begins in.
-    """
-    threads: dict[TraceThread, list[Slice]] = {}
-    for one in slices:
-        threads.setdefault(thread_of(one), []).append(one)
-    starts = {thread: [one.start for one in own] for thread, own in threads.items()}
+    """Return a function that finds the slice in which another slice of the same thread begins.
 
-    def find(one: Slice) -> Slice | None:
-        thread = thread_of(one)
-        place = bisect_right(starts.get(thread, ()), one.start)
-        return (
-            threads[thread][place - 1]
-            if place and one.start < threads[thread][place - 1].end
-            else None
-        )
+    It returns one of `slices`, none of which overlap, or None.
+    """
+    slices_of: dict[TraceThread, list[Slice]] = {}
+    starts_of: dict[TraceThread, list[int]] = {}
+    for slice_ in slices:
+        slices_of.setdefault(thread_of(slice_), []).append(slice_)
+        starts_of.setdefault(thread_of(slice_), []).append(slice_.start)
+
+    def find(inner: Slice) -> Slice | None:
+        """Return the last slice that starts before `inner`, if it has not ended by then."""
+        thread = thread_of(inner)
+        earlier = bisect_right(starts_of.get(thread, ()), inner.start)
+        if earlier == 0:
+            return None
+        outer = slices_of[thread][earlier - 1]
+        return outer if inner.start < outer.end else None
 
     return find
 
 
 def outermost_calls(marks: Iterable[Slice]) -> list[Slice]:
     """Return the marks of verbs' calls, without the calls that another verb made."""
-    return list(outermost(Slices.of(mark for mark in marks if parse_verb(mark.name))))
+    calls = Slices.of(mark for mark in marks if parse_verb(mark.name))
+    return list(outermost(calls))
 
 
 def windows(marks: Iterable[Slice]) -> tuple[Window, ...]:
     """Return the cases that a trace's marks name, in the order of time."""
-    named = ((parse_case(mark.name), mark) for mark in marks)
-    cases = (Window(name, mark.start, mark.end) for name, mark in named if name is not None)
+    cases = []
+    for mark in marks:
+        name = parse_case(mark.name)
+        if name is not None:
+            cases.append(Window(name, mark.start, mark.end))
     return tuple(sorted(cases, key=attrgetter("start")))
 
 
 def numbered_queues(threads: Mapping[TraceThread, Queue]) -> dict[TraceThread, Queue]:
-    """Give each thread a separate queue: if several serve one, the second is called `compute 2`,
-    say.
+    """Give each thread a separate queue.
+
+    If two threads have the queue `compute` of one device, that of the second becomes `compute 2`.
     """
-    served: Counter[Queue] = Counter()
+    thread_counts: Counter[Queue] = Counter()
     queues = {}
     for thread, (device, queue) in threads.items():
-        served[device, queue] += 1
-        number = served[device, queue]
+        thread_counts[device, queue] += 1
+        number = thread_counts[device, queue]
         queues[thread] = (device, queue if number == 1 else f"{queue} {number}")
     return queues
 
@@ -107,13 +115,13 @@ def numbered_queues(threads: Mapping[TraceThread, Queue]) -> dict[TraceThread, Q
 def python_queues(
     slices: Iterable[Slice], names: Mapping[TraceThread, str]
 ) -> dict[TraceThread, Queue]:
-    """Give each of Python's own threads a queue of the host, in the order of their first slices,
-    and of its name.
+    """Give each of Python's own threads a queue of the host, called as the thread is.
+
+    They come in the order of their first slices.
     """
     threads = slices.threads() if isinstance(slices, Slices) else map(thread_of, slices)
-    return numbered_queues(
-        {thread: (HOST_DEVICE, names.get(thread, "Python")) for thread in threads}
-    )
+    queues = {thread: (HOST_DEVICE, names.get(thread, "Python")) for thread in threads}
+    return numbered_queues(queues)
 
 
 def spans_of(
@@ -128,13 +136,14 @@ def spans_of(
     """
     operators, operator_of = recoded(slices.names, slices.name_of, str)
     names, name_of = recoded(operators, operator_of, readable)
-    known, queue_of = recoded(slices.rows, slices.row_of, queues.__getitem__)
-    kinds = np.array([KINDS.index(kind(operator)) for operator in operators], np.int8)[operator_of]
+    used_queues, queue_of = recoded(slices.rows, slices.row_of, queues.__getitem__)
+    kind_of_operator = [KINDS.index(kind(operator)) for operator in operators]
+    kinds = np.array(kind_of_operator, np.int8)[operator_of]
     launched = np.full(len(slices), UNKNOWN)
     return Spans(
         names,
         operators,
-        known,
+        used_queues,
         name_of,
         operator_of,
         queue_of,
@@ -148,17 +157,28 @@ def spans_of(
 def host_spans(
     calls: Sequence[Slice], queues: Mapping[TraceThread, Queue] | None = None
 ) -> list[Span]:
-    """Return what Python did, from the marks of the verbs' outermost calls; without `queues`, on
-    those of Python.
+    """Return a span of the host for each verb's call, from the marks of the outermost calls.
+
+    `queues` are those of the calls' threads; without them each is called `Python`.
     """
     queues = queues or python_queues(calls, {})
-    return [
-        Span(
-            parsed.name, "host", *queues[thread_of(call)], call.start, call.end, operator=call.name
-        )
-        for call in calls
-        if (parsed := parse_verb(call.name))
-    ]
+    spans = []
+    for call in calls:
+        mark = parse_verb(call.name)
+        if mark is not None:
+            device, queue = queues[thread_of(call)]
+            spans.append(
+                Span(
+                    mark.name,
+                    "host",
+                    device,
+                    queue,
+                    call.start,
+                    call.end,
+                    operator=call.name,
+                )
+            )
+    return spans
 
 
 def assemble(
@@ -168,17 +188,20 @@ def assemble(
     notes: Sequence[str],
     devices: Container[str],
 ) -> Timeline:
-    """Make a timeline that begins with its first case; if there are cases, spans outside of them
-    are left out.
+    """Make a timeline of the spans that start within a case; of all spans if there are no cases.
 
-    The operations of `devices` are counted that no launch is linked to.
+    The cases are in the order of time, and the timeline begins with the first one. The operations
+    of `devices` are counted that no launch is linked to.
     """
     spans = Spans.joined(parts)
     if cases:
+        case_starts = np.array([case.start for case in cases], np.int64)
+        case_ends = np.array([case.end for case in cases], np.int64)
+        # The position of the last case that starts before a span; -1 if there is none.
+        case_of = np.searchsorted(case_starts, spans.starts, side="right") - 1
+        is_in_case = (case_of >= 0) & (spans.starts < case_ends[case_of])
         begin = cases[0].start
-        starts, ends = (np.array([case[place] for case in cases], np.int64) for place in (1, 2))
-        case_of = np.searchsorted(starts, spans.starts, side="right") - 1
-        spans = spans.select((case_of >= 0) & (spans.starts < ends[case_of])).moved(-begin)
+        spans = spans.select(is_in_case).moved(-begin)
         cases = tuple(Window(case.name, case.start - begin, case.end - begin) for case in cases)
     return count_unlinked(Timeline(source, spans, cases, tuple(notes)), devices)
 
@@ -188,32 +211,33 @@ def count_unlinked(timeline: Timeline, devices: Container[str]) -> Timeline:
     and notes of it.
     """
     spans = timeline.columns
-    on_devices = np.array([device in devices for device, _ in spans.queues], bool)[spans.queue_of]
-    linked = spans.launched != UNKNOWN
-    before = on_devices & ~linked & _before_linked_ones(spans, on_devices & linked)
-    # NumPy 2.4 counts in different numbers.
-    count, unlinked, launched_before = (
-        int(np.count_nonzero(mask)) for mask in (on_devices, on_devices & ~linked, before)
-    )
+    queue_is_on_device = [device in devices for device, _ in spans.queues]
+    is_operation = np.array(queue_is_on_device, bool)[spans.queue_of]
+    is_linked = spans.launched != UNKNOWN
+    is_unlinked = is_operation & ~is_linked
+    is_earlier = is_unlinked & _before_linked_ones(spans, is_operation & is_linked)
+    # NumPy 2.4 counts in NumPy's own numbers.
+    count = int(np.count_nonzero(is_operation))
+    unlinked = int(np.count_nonzero(is_unlinked))
+    launched_before = int(np.count_nonzero(is_earlier))
+    not_reported = unlinked - launched_before
     operations = "operation" if count == 1 else "operations"
-    notes = [
-        note.format(some, count, operations)
-        for note, some in (
-            (LAUNCHED_BEFORE, launched_before),
-            (UNLINKED, unlinked - launched_before),
-        )
-        if some
-    ]
-    return replace(timeline, unlinked=unlinked, notes=(*timeline.notes, *notes))
+    notes = list(timeline.notes)
+    if launched_before > 0:
+        notes.append(LAUNCHED_BEFORE.format(launched_before, count, operations))
+    if not_reported > 0:
+        notes.append(UNLINKED.format(not_reported, count, operations))
+    return replace(timeline, unlinked=unlinked, notes=tuple(notes))
 
 
-def _before_linked_ones(spans: Spans, linked: np.ndarray) -> np.ndarray:
-    """Return the mask of the spans that began before all linked ones of their queue.
+def _before_linked_ones(spans: Spans, is_linked: np.ndarray) -> np.ndarray:
+    """Return which spans began before all linked ones of their queue: a mask.
 
-    Of a queue without linked ones these are all, if another queue has some; else none is.
+    Of a queue without linked ones these are all, if another queue has linked ones; else none.
     """
-    if not linked.any():
+    if not is_linked.any():
         return np.zeros(len(spans), bool)
-    first = np.full(len(spans.queues), np.iinfo(np.int64).max)
-    np.minimum.at(first, spans.queue_of[linked], spans.starts[linked])
-    return spans.starts < first[spans.queue_of]
+    first_linked_start = np.full(len(spans.queues), np.iinfo(np.int64).max)
+    queues_of_linked = spans.queue_of[is_linked]
+    np.minimum.at(first_linked_start, queues_of_linked, spans.starts[is_linked])
+    return spans.starts < first_linked_start[spans.queue_of]

@@ -2,19 +2,18 @@
 were launched.
 
 A million spans are kept as columns, arrays with an entry for each. Names and queues are few, so
-each is kept once and a column holds its place. Whoever needs some spans takes them from the
+each is kept once and a column holds its position. Whoever needs a few spans takes them from the
 sequence; whoever needs all takes the columns.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
-from typing import Any, Literal, NamedTuple, TypeAlias, final, get_args
+from typing import Literal, NamedTuple, TypeAlias, final, get_args
 
 import numpy as np
 
-from backends.profiling.slices import Columns, coded
+from backends.profiling.slices import Columns, Places, Value, coded
 
 HOST_DEVICE = "host"
 """The device of spans that run on none: launching, waiting."""
@@ -27,7 +26,7 @@ SpanKind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
 in Python.
 """
 KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
-"""In columns a kind is its place here."""
+"""In columns a kind is its position here."""
 Queue: TypeAlias = tuple[str, str]
 """A device, and the name of one of its queues."""
 UNKNOWN = -(2**63)
@@ -102,11 +101,11 @@ class Spans(Columns[Span]):
     operators: tuple[str, ...]
     queues: tuple[Queue, ...]
     name_of: np.ndarray
-    """Places in `names`; `operator_of` and `queue_of` likewise."""
+    """Positions in `names`; `operator_of` and `queue_of` likewise."""
     operator_of: np.ndarray
     queue_of: np.ndarray
     kinds: np.ndarray
-    """Places in KINDS."""
+    """Positions in KINDS."""
     starts: np.ndarray
     """Nanoseconds, int64; `ends` and `launched` likewise."""
     ends: np.ndarray
@@ -125,54 +124,57 @@ class Spans(Columns[Span]):
         operators, operator_of = coded(span.operator for span in listed)
         queues, queue_of = coded((span.device, span.queue) for span in listed)
         kinds = np.array([KINDS.index(span.kind) for span in listed], np.int8)
-        starts, ends = (np.array([span[place] for span in listed], np.int64) for place in (4, 5))
-        launched = np.array(
-            [UNKNOWN if span.launched is None else span.launched for span in listed], np.int64
-        )
+        starts = np.array([span.start for span in listed], np.int64)
+        ends = np.array([span.end for span in listed], np.int64)
+        launched = [UNKNOWN if span.launched is None else span.launched for span in listed]
         return cls(
-            names, operators, queues, name_of, operator_of, queue_of, kinds, starts, ends, launched
+            names,
+            operators,
+            queues,
+            name_of,
+            operator_of,
+            queue_of,
+            kinds,
+            starts,
+            ends,
+            np.array(launched, np.int64),
         )
 
     @classmethod
     def joined(cls, parts: Iterable["Spans"]) -> "Spans":
-        """Put all spans of some columns into one, in the order of their start."""
-        some = [part for part in parts if len(part)] or [cls.of(())]
-        (names, name_of), (operators, operator_of), (queues, queue_of) = (
-            _joined(some, *columns) for columns in CODED
+        """Put the spans of all parts into one, in the order of their start."""
+        filled = [part for part in parts if len(part)] or [cls.of(())]
+        names, name_of = _joined([(part.names, part.name_of) for part in filled])
+        operators, operator_of = _joined([(part.operators, part.operator_of) for part in filled])
+        queues, queue_of = _joined([(part.queues, part.queue_of) for part in filled])
+        spans = cls(
+            names,
+            operators,
+            queues,
+            name_of,
+            operator_of,
+            queue_of,
+            np.concatenate([part.kinds for part in filled]),
+            np.concatenate([part.starts for part in filled]),
+            np.concatenate([part.ends for part in filled]),
+            np.concatenate([part.launched for part in filled]),
         )
-        kinds, starts, ends, launched = (
-            np.concatenate([getattr(part, column) for part in some])
-            for column in cls.COLUMNS[len(CODED) :]
-        )
-        whole = cls(
-            names, operators, queues, name_of, operator_of, queue_of, kinds, starts, ends, launched
-        )
-        in_order = len(starts) < 2 or bool(np.all(starts[1:] >= starts[:-1]))
-        return whole if in_order else whole.select(np.argsort(starts, kind="stable"))
+        if np.all(spans.starts[1:] >= spans.starts[:-1]):
+            return spans
+        return spans.select(np.argsort(spans.starts, kind="stable"))
 
     def __iter__(self) -> Iterator[Span]:
-        columns = (
-            self.name_of,
-            self.kinds,
-            self.queue_of,
-            self.starts,
-            self.ends,
-            self.launched,
-            self.operator_of,
-        )
-        for name, kind, place, start, end, launched, operator in zip(
-            *(one.tolist() for one in columns), strict=True
-        ):
-            device, queue = self.queues[place]
-            link = None if launched == UNKNOWN else launched
+        columns = (getattr(self, column).tolist() for column in self.COLUMNS)
+        for name, operator, queue, kind, start, end, launched in zip(*columns, strict=True):
+            device, queue_name = self.queues[queue]
             yield Span(
                 self.names[name],
                 KINDS[kind],
                 device,
-                queue,
+                queue_name,
                 start,
                 end,
-                link,
+                None if launched == UNKNOWN else launched,
                 self.operators[operator],
             )
 
@@ -181,25 +183,26 @@ class Spans(Columns[Span]):
         """When each was launched, or began if the profiler does not record it."""
         return np.where(self.launched == UNKNOWN, self.starts, self.launched)
 
-    def moved(self, by: int) -> "Spans":
-        """Return the same spans so many nanoseconds later."""
-        launched = np.where(self.launched == UNKNOWN, UNKNOWN, self.launched + by)
-        return replace(self, starts=self.starts + by, ends=self.ends + by, launched=launched)
-
-
-CODED = (("names", "name_of"), ("operators", "operator_of"), ("queues", "queue_of"))
-"""The values that spans share, and the columns of their places."""
+    def moved(self, nanoseconds: int) -> "Spans":
+        """Return the same spans at times later by a number of nanoseconds."""
+        launched = np.where(self.launched == UNKNOWN, UNKNOWN, self.launched + nanoseconds)
+        starts, ends = self.starts + nanoseconds, self.ends + nanoseconds
+        return replace(self, starts=starts, ends=ends, launched=launched)
 
 
 def _joined(
-    parts: Sequence[Spans], values: str, places: str
-) -> "tuple[tuple[Any, ...], np.ndarray]":
-    joined, codes = coded(value for part in parts for value in getattr(part, values))
-    ends = accumulate(len(getattr(part, values)) for part in parts)
-    own = np.split(codes, list(ends)[:-1])
-    return joined, np.concatenate(
-        [code[getattr(part, places)] for code, part in zip(own, parts, strict=True)]
-    )
+    columns: Sequence["tuple[tuple[Value, ...], np.ndarray]"],
+) -> "tuple[tuple[Value, ...], np.ndarray]":
+    """Put several coded columns one after the other: each is its distinct values, and its codes.
+
+    A value that several columns have is one value of the result.
+    """
+    code_of: Places[Value] = Places()
+    joined_codes = []
+    for values, codes in columns:
+        new_codes = np.array([code_of[value] for value in values], np.int32)
+        joined_codes.append(new_codes[codes])
+    return tuple(code_of), np.concatenate(joined_codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,12 +220,12 @@ class HostCalls:
     starts: np.ndarray
     ends: np.ndarray
     name_of: np.ndarray
-    """Places in `names`; `queue_of` likewise."""
+    """Positions in `names`; `queue_of` likewise."""
     queue_of: np.ndarray
     roles: np.ndarray
-    """Places in ROLES."""
+    """Positions in ROLES."""
     known_waits: Mapping[int, KnownWait] = field(default_factory=dict)
-    """By the places of calls."""
+    """By the positions of calls."""
     queue_waits: tuple[QueueWait, ...] = ()
 
 
@@ -284,6 +287,6 @@ def queue_order(device: str, queue: str) -> tuple[object, ...]:
     """Return the key by which queues are sorted: the host's first, cpu:2 before cpu:10, computation
     before copies.
     """
-    first = queue.lower().split(" ")[0]
-    rank = QUEUES.index(first) if first in QUEUES else len(QUEUES)
+    first_word = queue.lower().split(" ")[0]
+    rank = QUEUES.index(first_word) if first_word in QUEUES else len(QUEUES)
     return device != HOST_DEVICE, len(device), device, rank, len(queue), queue

@@ -14,21 +14,21 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, final
 
 import msgspec
 
 BLOCK_BYTES = 1 << 20
-"""How many are read at a time."""
+"""The number of bytes that are read at a time."""
 GZIP_MAGIC = b"\x1f\x8b"
 PHASES = frozenset("XBEbeM")
 MAX_EVENT_CHARACTERS = 1 << 18
-"""An event that has not ended after so many is damaged."""
+"""An event that has not ended after this number of characters is damaged."""
 MAX_PROPERTY_CHARACTERS = 1 << 26
 BOUNDARY = re.compile(r"\}[ \t\r\n]*,[ \t\r\n]*\{")
-GAP = re.compile(r"[ \t\r\n,]*")
+WHITE_SPACE = re.compile(r"[ \t\r\n]*")
+WHITE_SPACE_AND_COMMAS = re.compile(r"[ \t\r\n,]*")
 VALUE = json.JSONDecoder()
 EXACT_VALUE = json.JSONDecoder(parse_float=Decimal)
 
@@ -65,21 +65,20 @@ class Document:
     cut: bool = False
     """Whether the file ends within an event, or before its object does."""
     damaged: int = 0
-    """How many events were no JSON, or had fields of other types."""
+    """The number of events that were no JSON, or had fields of other types."""
 
 
 def text_blocks(path: Path) -> Iterator[str]:
-    """Yield a file's text; bytes that are not UTF-8 become U+FFFD, and a compressed file may be cut
-    off anywhere.
+    """Yield a file's text, a block at a time; bytes that are not UTF-8 become U+FFFD.
 
-    Raises OSError if the file cannot be read, and ValueError if nothing of it can be decompressed.
+    A compressed file may be cut off anywhere. Raises OSError if the file cannot be read, and
+    ValueError if nothing of it can be decompressed.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
     with path.open("rb") as stream:
         is_compressed = stream.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
-        for block in (
-            _inflated(stream) if is_compressed else iter(partial(stream.read, BLOCK_BYTES), b"")
-        ):
+        blocks = _inflated(stream) if is_compressed else _read_blocks(stream)
+        for block in blocks:
             yield decoder.decode(block)
     yield decoder.decode(b"", final=True)
 
@@ -91,22 +90,25 @@ def read_events(blocks: Iterator[str], document: Document) -> Iterator[list[Even
     events, and an end. Raises ValueError if the text does not begin as a trace does.
     """
     text = _Text(blocks)
-    first = True
+    is_first = True
     while opening := text.peek(skip_commas=False):
+        beginning = text.text[text.at :][:10]
         text.at += 1
         if opening in "[,":
-            in_list = True
+            is_in_list = True
         elif opening == "{":
-            in_list = _read_properties(text, document)
-        elif first:
-            raise ValueError(f"it is no JSON: it begins with {text.text[text.at - 1 :][:10]!r}")
+            is_in_list = _read_properties(text, document)
+        elif is_first:
+            raise ValueError(f"it is no JSON: it begins with {beginning!r}")
         else:
             return
-        first = False
-        if in_list:
+        is_first = False
+        if is_in_list:
             yield from _read_list(text, document)
-            # A bare list may end without its bracket: the format allows it.
-            if text.peek(skip_commas=False) in (",", "}") or opening != "[":
+            # Behind the list, the object goes on. A bare list may end without its bracket: the
+            # format allows it.
+            is_bare = opening == "["
+            if not is_bare or text.peek(skip_commas=False) in (",", "}"):
                 _read_properties(text, document)
 
 
@@ -121,30 +123,34 @@ class _Text:
         self.ended = False
 
     def grow(self, characters: int = 1) -> bool:
-        """Append at least so many characters, as far as there are; return whether there were
-        any.
+        """Append at least this number of characters, or all that remain.
+
+        Returns whether any remained. What has been read is forgotten.
         """
-        taken: list[str] = []
+        blocks: list[str] = []
         missing = characters
         while missing > 0 and not self.ended:
             block = next(self._blocks, None)
-            self.ended = block is None
-            taken.append(block or "")
-            missing -= len(taken[-1])
-        if taken:
-            self.text = self.text[self.at :] + "".join(taken)
+            if block is None:
+                self.ended = True
+            else:
+                blocks.append(block)
+                missing -= len(block)
+        if blocks:
+            self.text = self.text[self.at :] + "".join(blocks)
             self.at = 0
         return missing < characters
 
     def peek(self, skip_commas: bool = True) -> str:
-        """Go to the next character that is neither white space nor, with `skip_commas`, a comma; ""
-        is the end.
+        """Go to the next character that is no white space, and return it; "" at the text's end.
+
+        With `skip_commas` commas count as white space.
         """
+        gap = WHITE_SPACE_AND_COMMAS if skip_commas else WHITE_SPACE
         while True:
-            gap = GAP.match(self.text, self.at)
-            assert gap is not None
-            comma = -1 if skip_commas else gap[0].find(",")
-            self.at = gap.end() if comma < 0 else gap.start() + comma
+            match = gap.match(self.text, self.at)
+            assert match is not None
+            self.at = match.end()
             if self.at < len(self.text) or not self.grow():
                 return self.text[self.at : self.at + 1]
 
@@ -154,10 +160,12 @@ class _Text:
             try:
                 value, end = VALUE.raw_decode(self.text, self.at)
             except (ValueError, RecursionError) as error:
+                # The value may go on behind the text in memory, which is doubled then.
                 size = len(self.text) - self.at
                 if size > MAX_PROPERTY_CHARACTERS or not self.grow(size):
                     raise ValueError("no JSON") from error
                 continue
+            # A number that ends with the text in memory may have more digits behind it.
             if end == len(self.text) and self.grow():
                 continue
             self.at = end
@@ -169,8 +177,11 @@ class _Text:
 
 
 def _read_properties(text: _Text, document: Document) -> bool:
-    """Read up to the list of events (True), or past the object's end (False)."""
-    while (following := text.peek()) and following != "}":
+    """Read an object's properties up to the list of events, or past the object's end.
+
+    Returns whether the list of events follows.
+    """
+    while (following := text.peek()) not in ("}", ""):
         try:
             name = text.value()
             colon = text.peek()
@@ -181,20 +192,22 @@ def _read_properties(text: _Text, document: Document) -> bool:
                 text.at += 1
                 return True
             value = text.value()
-            if document.properties.setdefault(name, value) != value:
-                document.contradicted.add(name)
         except ValueError:
             break
+        first_value = document.properties.setdefault(name, value)
+        if value != first_value:
+            document.contradicted.add(name)
     if following == "}":
         text.at += 1
-        return False
-    document.cut = True
-    text.close()
+    else:
+        # The object is damaged, or does not end.
+        document.cut = True
+        text.close()
     return False
 
 
 def _read_list(text: _Text, document: Document) -> Iterator[list[Event]]:
-    """Read past the list's end."""
+    """Yield the events of a list, some at a time, and read past the list's end."""
     while following := text.peek():
         if following == "]":
             text.at += 1
@@ -205,12 +218,14 @@ def _read_list(text: _Text, document: Document) -> Iterator[list[Event]]:
             text.at = end
         except ERRORS:
             batch = []
+        # Without a batch, an event is damaged, or none is surely followed by another one.
         yield batch or _read_singly(text, document)
 
 
 def _last_end(text: _Text) -> int:
-    """Return where the last event ends that another one surely follows; the present place if there
-    is none.
+    """Return where the last event in memory ends that another event surely follows.
+
+    Returns the present place if there is none.
     """
     end = len(text.text)
     for _ in range(100):
@@ -223,12 +238,12 @@ def _last_end(text: _Text) -> int:
 
 
 def _read_singly(text: _Text, document: Document) -> list[Event]:
-    """Read up to the list's end, or to an event that may be incomplete because its rest has not
-    been read.
-    """
+    """Read event by event, up to the list's end or to an event that may not be in memory whole."""
     events = []
     while text.peek() not in ("]", ""):
-        if len(text.text) - text.at < MAX_EVENT_CHARACTERS and text.grow(MAX_EVENT_CHARACTERS):
+        # With more text, many events may be decoded at once again.
+        is_short = len(text.text) - text.at < MAX_EVENT_CHARACTERS
+        if is_short and text.grow(MAX_EVENT_CHARACTERS):
             break
         try:
             value, text.at = EXACT_VALUE.raw_decode(text.text, text.at)
@@ -236,30 +251,45 @@ def _read_singly(text: _Text, document: Document) -> list[Event]:
             _skip_damaged(text, document)
             continue
         try:
-            if not isinstance(value, dict) or value.get("ph") in PHASES:
-                # Encoding turns what is not finite into null.
-                events.append(EVENT.decode(ENCODER.encode(value)))
+            if isinstance(value, dict) and value.get("ph") not in PHASES:
+                continue
+            # Encoding turns what is not finite into null.
+            events.append(EVENT.decode(ENCODER.encode(value)))
         except ERRORS:
             document.damaged += 1
     return events
 
 
 def _skip_damaged(text: _Text, document: Document) -> None:
-    """Go to the next event; a last one is not damaged but cut off, and `peek` then finds the file's
-    end.
+    """Go to the next event in memory, or to the end of what is in memory if there is none.
+
+    The event that is passed over is damaged; or cut off, if the file ends with it.
     """
     following = BOUNDARY.search(text.text, text.at)
-    if following is None:
-        document.cut = document.cut or text.ended
-        document.damaged += not text.ended
+    if following is not None:
+        document.damaged += 1
+        text.at = following.end() - 1
+    elif text.ended:
+        document.cut = True
         text.at = len(text.text)
     else:
         document.damaged += 1
-        text.at = following.end() - 1
+        text.at = len(text.text)
+
+
+def _read_blocks(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the content of a file, a block at a time."""
+    while block := stream.read(BLOCK_BYTES):
+        yield block
 
 
 def _inflated(compressed: BinaryIO) -> Iterator[bytes]:
-    stream, has_data = gzip.GzipFile(fileobj=compressed), False
+    """Yield the content of a file that gzip compressed, a block at a time, up to a damage.
+
+    Raises ValueError if there is nothing before the damage.
+    """
+    stream = gzip.GzipFile(fileobj=compressed)
+    has_data = False
     try:
         while block := stream.read1(BLOCK_BYTES):
             has_data = True

@@ -173,17 +173,20 @@ def load(
 ) -> Backend:
     """Import a framework and return its backend.
 
-    `devices` is the number of logical devices, or their names: `["cpu:1", "gpu:0"]`, or
-    `"gpu:0/0,gpu:0/1"` for two streams on one GPU. `device_kind` is `cpu`, `gpu`, or `auto` (GPUs
-    if there are enough of them, or one, and then streams on it). `engine` is `async` or `sync`;
-    None takes the backend's own first choice: `async` for all but NumPy. `threads_per_device` is
-    for CPU devices; None divides this process's cores among them. Synchronous engines compute on
-    the calling thread, for which each framework has one number: the last load of a framework
-    decides it, and `threads_per_device` of the backends before says so. `workers_per_device` is how
-    many operators a CPU device may run at the same time, each on as many threads; more than 1 needs
-    a queue, and so the `async` engine. `variants` are names that `backends.registry.variants` knows
-    for it, of each setting at most one. Raises BackendError, in one line, for anything that cannot
-    be had.
+    - `devices`: the number of logical devices, or their names: `["cpu:1", "gpu:0"]`, or
+      `"gpu:0/0,gpu:0/1"` for two streams on one GPU.
+    - `device_kind`: `cpu`, `gpu`, or `auto` (GPUs if there are enough of them, or one, and then
+      streams on it).
+    - `engine`: `async` or `sync`; None takes the backend's own first choice: `async` for all but
+      NumPy.
+    - `threads_per_device`: for CPU devices; None divides this process's cores among them.
+      Synchronous engines compute on the calling thread, for which a framework has one number of
+      threads: its last load decides that number, also for the backends loaded before.
+    - `workers_per_device`: how many operators a CPU device may run at the same time, each on
+      `threads_per_device` threads; more than 1 needs a queue, and so the `async` engine.
+    - `variants`: names that `backends.registry.variants` knows for it, of each setting at most one.
+
+    Raises BackendError, in one line, for anything that cannot be had.
     """
     entry = _entry(name)
     wanted = _wanted(devices)

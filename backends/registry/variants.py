@@ -99,7 +99,10 @@ def all_variants() -> tuple[Variant, ...]:
 
 
 def found_on(name: str) -> Mapping[str, tuple[DeviceKind, ...]]:
-    """Return the backends that have a variant, and the kinds of their devices on which they do."""
+    """Return on which kinds of devices each backend has a variant, by the backend's name.
+
+    Backends without the variant are left out.
+    """
     kinds_of: dict[str, tuple[DeviceKind, ...]] = {}
     for framework, variants in _declared().items():
         for variant in variants:

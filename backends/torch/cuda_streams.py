@@ -217,9 +217,10 @@ class CudaStreamsTorch(TorchBackend):
 
     def _copy(self, x: Array, source: Device, device: Device, out: Array | None) -> Array:
         """Issue a copy between GPUs and HOST."""
-        stream, other_stream = self._arriving[device], self._leaving[source]
-        if device == HOST or (self._copies_by_source and source != HOST):
-            stream, other_stream = other_stream, stream
+        # The destination's stream for what arrives copies, or the source's for what leaves it.
+        arriving, leaving = self._arriving[device], self._leaving[source]
+        source_copies = device == HOST or (self._copies_by_source and source != HOST)
+        stream, other_stream = (leaving, arriving) if source_copies else (arriving, leaving)
         copy = partial(self._copied, device)
         are_gpus = source.kind == "gpu" and device.kind == "gpu"
         if are_gpus and source.index != device.index:

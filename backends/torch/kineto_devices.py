@@ -241,9 +241,15 @@ def launches_of(slices: Slices) -> Launches:
     numbers_run = set(_correlations(slices.select(slices.has_category(*ON_DEVICE))))
     has_run = [number in numbers_run for number in numbers_launched]
     missing_at_the_end = 0
-    if True in has_run:
-        missing_at_the_end = has_run[::-1].index(True)
-    return Launches(len(has_run), has_run.count(False), missing_at_the_end)
+    if any(has_run):
+        # From the end, the launches before the first one whose operation has run.
+        from_the_end = has_run[::-1]
+        missing_at_the_end = from_the_end.index(True)
+    return Launches(
+        total=len(has_run),
+        missing=has_run.count(False),
+        missing_at_the_end=missing_at_the_end,
+    )
 
 
 def _correlations(slices: Slices) -> list[int | str]:

@@ -199,6 +199,7 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
     if not gloo_marks:
         return []
     names_run = {_plain(mark.name) for mark in gloo_marks}
+    # The operators that launch exchanges, by the name under which gloo runs them.
     launches: dict[str, deque[Slice]] = defaultdict(deque)
     for operator in slices:
         if operator.name.startswith(LAUNCH):
@@ -207,7 +208,7 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
                 name = REDUCE
             launches[name].append(operator)
     lanes = _Lanes()
-    found = []
+    gloo_exchanges = []
     for mark in gloo_marks:
         # Gloo takes up the launched exchanges in order. Those launched before the recording began
         # have no launch here, and come first.
@@ -222,8 +223,8 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
             name = "reduce_scatter"
         launched_at = None if launch is None else launch.start
         span = Span(name, "exchange", DEVICE, queue, mark.start, mark.end, launched_at, mark.name)
-        found.append(Exchange(span, launch))
-    return found
+        gloo_exchanges.append(Exchange(span, launch))
+    return gloo_exchanges
 
 
 class _Lanes:
@@ -290,24 +291,26 @@ def _around(operator: Slice, waits: Sequence[Slice]) -> Iterator[Slice]:
         yield operator._replace(start=begin)
 
 
-def without_exchanges(work: Sequence[Slice], found: Sequence[Exchange]) -> Sequence[Slice]:
+def without_exchanges(work: Sequence[Slice], gloo: Sequence[Exchange]) -> Sequence[Slice]:
     """Return outermost operators without the times in which they launch or await exchanges.
 
     An operator that outlasts an exchange that it launched has waited for that exchange, and is
     divided: the exchange is cut out. An operator that keeps a gradient has done its work when it
     launches the exchange, however late its thread goes on.
     """
-    if not found:
+    if not gloo:
         return work
-    exchanges_of_thread: dict[TraceThread, list[_Cut]] = defaultdict(list)
-    for span, launch in found:
+    cuts_of_thread: dict[TraceThread, list[_Cut]] = defaultdict(list)
+    for exchange in gloo:
+        launch, span = exchange.launch, exchange.span
         if launch is not None:
             cut = _Cut(launch.start, span.start, span.end)
-            exchanges_of_thread[thread_of(launch)].append(cut)
+            cuts_of_thread[thread_of(launch)].append(cut)
     pieces: list[Slice] = []
     for operator in work:
         if not operator.name.startswith(COLLECTIVES):
-            pieces += _computing(operator, exchanges_of_thread.get(thread_of(operator), []))
+            cuts = cuts_of_thread.get(thread_of(operator), [])
+            pieces += _computing(operator, cuts)
     return pieces
 
 

@@ -3,7 +3,7 @@ torch.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Any, TypeAlias
 
@@ -149,12 +149,15 @@ def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tup
         is_shared = _sharing_test()
         # This call has leaves of its own: a `.grad` that devices shared would be a race.
         leaves = tuple(parameter.detach().requires_grad_() for parameter in parameters)
+
+        def announce_gradient(position: int, leaf: Tensor) -> None:
+            """Announce a leaf's gradient, when PyTorch has computed it."""
+            # The result is the value, and then the tuple of gradients.
+            announce((1, position), _own_gradient(leaf, is_shared))
+
         for position, leaf in enumerate(leaves):
-            leaf.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                lambda leaf, position=position: announce(
-                    (1, position), _own_gradient(leaf, is_shared)
-                )
-            )
+            hook = partial(announce_gradient, position)
+            leaf.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
         value = fn(leaves, *rest)
         if value.shape != ():
             raise ValueError(
@@ -205,8 +208,8 @@ def _sharing_test() -> Callable[[Tensor], bool]:
     def count_holders(gradient: Any) -> int:
         return use_count(gradient.untyped_storage()._cdata)
 
-    # A gradient that nothing else holds has so many holders. This is found out not at import, but
-    # now: the first use of autograd may start CUDA, before its settings are made.
+    # The holders of a gradient that nothing else holds are counted here and not at import: the
+    # first use of autograd may start CUDA, before its settings are made.
     counts: list[int] = []
     leaf = torch.ones(2, requires_grad=True)
     leaf.register_post_accumulate_grad_hook(lambda leaf: counts.append(count_holders(leaf.grad)))  # type: ignore

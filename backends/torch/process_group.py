@@ -199,6 +199,7 @@ def check_gpus(store: Any, rank: int, hosts: Sequence[str], uuid: object) -> Non
     NCCL would only say "invalid usage". `uuid` is that of this rank's GPU; None before PyTorch 2.3,
     which knows no UUIDs.
     """
+    # Without a UUID, each rank's GPU counts as another one.
     store.set(f"GPU of {rank}", f"{hosts[rank]}: {uuid or rank}")
     gpus = [store.get(f"GPU of {number}") for number in range(len(hosts))]
     sharing_ranks = [str(number) for number, gpu in enumerate(gpus) if gpus.count(gpu) > 1]

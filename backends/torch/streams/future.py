@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import reduce
 from operator import getitem, is_
-from operator import index as as_place
+from operator import index as as_whole_number
 from threading import Lock, get_ident
 from typing import Any, Self, TypeAlias, final
 from weakref import WeakSet
@@ -203,7 +203,7 @@ class Future:
                 lock.release()
 
     def __getitem__(self, index: int) -> "Future":
-        return _Item(self, (_place(index),))
+        return _Item(self, (_whole_number(index),))
 
     def __repr__(self) -> str:
         state = "pending" if self.end.locked() else "done"
@@ -252,16 +252,16 @@ class _Item(Future):
         return self._parent.item(self.path)
 
     def __getitem__(self, index: int) -> Future:
-        return _Item(self._parent, (*self.path, _place(index)))
+        return _Item(self._parent, (*self.path, _whole_number(index)))
 
     def __repr__(self) -> str:
         return f"<item {'.'.join(map(str, self.path))} of {self._parent!r}>"
 
 
-def _place(index: object) -> int:
+def _whole_number(index: object) -> int:
     """Return an index as a whole number; raises BackendError for a slice or a tuple."""
     try:
-        return as_place(index)  # type: ignore[arg-type]
+        return as_whole_number(index)  # type: ignore[arg-type]
     except TypeError:
         raise BackendError(
             "what may not be computed yet is indexed by one whole number, not by "

@@ -70,12 +70,14 @@ def wait_for_readers(consumed: Sequence[Future], number: int) -> None:
 
     @cache
     def consumed_memory() -> list[Extent]:
+        """Return the extents of the consumed arrays; most calls never ask for them."""
         return _extents([future.result() for future in consumed])
 
     consumed_paths: dict[Future, list[ItemPath]] = {}
     for future in consumed:
         consumed_paths.setdefault(future.root, []).append(future.path)
     pending = list(consumed_paths)
+    # The consumed futures, and then all whose values share memory with them.
     while pending:
         future = pending.pop()
         for reader_number, path, end in future.readers:

@@ -108,9 +108,12 @@ class WorkerStream:
 
     def enqueue(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Future:
         """Do what `submit` does, for arguments that are a tuple already."""
-        future, number, queue = Future(self.device), next(_numbers), self._in_order
+        future = Future(self.device)
+        number = next(_numbers)
+        queue = self._in_order
         future.fn = fn if self._change is None else self._change(fn)
-        future.args, future.wait_for_turn = args, None
+        future.args = args
+        future.wait_for_turn = None
         self._is_used = True
         self._tasks.put(future)
         for arg in args:
@@ -123,9 +126,10 @@ class WorkerStream:
 
     def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Future:
         """Enqueue `fn(consumed, *args)`, which writes to the memory of `consumed`; never blocks."""
-        future, number = Future(self.device), next(_numbers)
+        future = Future(self.device)
+        number = next(_numbers)
         future.fn = fn if self._change is None else self._change(fn)
-        future.args = consumed, *args
+        future.args = (consumed, *args)
         future.wait_for_turn = partial(wait_for_readers, futures_in(consumed), number)
         self._is_used = True
         self._tasks.put(future)
@@ -246,7 +250,8 @@ def submit_collective(
     The futures are set after all parts. The parts write to the memory of all values, each to
     separate places. No stream may come twice. Never blocks.
     """
-    results, number = tuple([Future(stream.device) for stream in streams]), next(_numbers)
+    results = tuple([Future(stream.device) for stream in streams])
+    number = next(_numbers)
 
     def take_part(part: int) -> Any:
         """Run one part, then wait until all parts have written."""
@@ -260,9 +265,11 @@ def submit_collective(
 
     for part, (stream, result) in enumerate(zip(streams, results, strict=True)):
         result.fn = take_part if stream._change is None else stream._change(take_part)
-        result.args, result.wait_for_turn = (part,), None
+        result.args = (part,)
+        result.wait_for_turn = None
         stream._is_used = True
-    # One call of C puts the parts in all queues, so that nothing can come in between.
+    # `deque` runs through the map and keeps nothing: one call of C that puts each part in the queue
+    # of its stream, so that nothing can come in between.
     queues = [stream._tasks for stream in streams]
     deque(map(SimpleQueue.put, queues, results), maxlen=0)
     for read in futures_in(values):
