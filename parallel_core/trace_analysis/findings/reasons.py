@@ -197,20 +197,22 @@ def of_processes(processes: Iterable[Process], taken: float = 0.0) -> tuple[Unhi
     """
     copies: dict[str, list[Unhidden]] = defaultdict(list)
     exchanges: dict[str, dict[float, Unhidden | None]] = defaultdict(dict)
+    """By name, and by how long each process's take in the mean; None where they were hidden."""
     for process in processes:
-        own = {row.name: row for row in process.unhidden if row.kind == "exchange"}
+        unhidden_exchanges = {row.name: row for row in process.unhidden if row.kind == "exchange"}
         for operation in process.operations:
             if operation.kind == "exchange":
-                exchanges[operation.name][operation.mean_seconds] = own.get(operation.name)
+                name, length = operation.name, operation.mean_seconds
+                exchanges[name][length] = unhidden_exchanges.get(name)
         for row in process.unhidden:
             if row.kind != "exchange":
                 copies[row.name].append(row)
-    shown = [_of_most_time(rows) for rows in copies.values()]
-    for by_length in exchanges.values():
-        shortest = by_length[min(by_length)]
-        if shortest is not None:
-            shown.append(shortest)
-    certain = [row for row in shown if _needs_reason(row, taken)]
+    rows_of_job = [_of_most_time(rows) for rows in copies.values()]
+    for row_by_length in exchanges.values():
+        row_of_shortest = row_by_length[min(row_by_length)]
+        if row_of_shortest is not None:
+            rows_of_job.append(row_of_shortest)
+    certain = [row for row in rows_of_job if _needs_reason(row, taken)]
     return tuple(sorted(certain, key=lambda row: -row.unhidden_seconds))
 
 
@@ -258,55 +260,58 @@ def reasoned(case: CaseSpans) -> Reasoned | None:
 
 def unhidden(case: CaseSpans) -> tuple[Unhidden, ...]:
     """Return the kinds of exchange and copy that were not hidden, by how long they were not."""
-    found = reasoned(case)
-    if found is None:
+    operations = reasoned(case)
+    if operations is None:
         return ()
-    names = case.spans.name_of[found.exposed.places].astype(np.int64)
-    kinds = case.spans.kinds[found.exposed.places]
+    names = case.spans.name_of[operations.exposed.places].astype(np.int64)
+    kinds = case.spans.kinds[operations.exposed.places]
     rows = []
-    for operations in groups_of(names * len(KINDS) + kinds):
-        row = _of_kind(case, found, operations)
+    for same_kind in groups_of(names * len(KINDS) + kinds):
+        row = _unhidden_of_kind(case, operations, same_kind)
         if row is not None:
             rows.append(row)
     return tuple(sorted(rows, key=lambda row: -row.unhidden_seconds))
 
 
-def _of_kind(case: CaseSpans, found: Reasoned, operations: np.ndarray) -> Unhidden | None:
+def _unhidden_of_kind(
+    case: CaseSpans, operations: Reasoned, numbers: np.ndarray
+) -> Unhidden | None:
     """Return the reason of one kind, some of whose operations were not hidden, if it needs one.
 
-    `operations` are the numbers of those among all that were not hidden.
+    `numbers` are those of the kind's operations among all that were not hidden.
     """
-    spans, exposed = case.spans, found.exposed
-    first = spans[int(exposed.places[operations[0]])]
-    is_of_kind = (spans.kinds == KINDS.index(first.kind)) & (
-        spans.name_of == spans.names.index(first.name)
-    )
-    whole, alone = _times(case, is_of_kind, found.groups)
+    spans, exposed = case.spans, operations.exposed
+    first = spans[int(exposed.places[numbers[0]])]
+    has_name = spans.name_of == spans.names.index(first.name)
+    is_of_kind = has_name & (spans.kinds == KINDS.index(first.kind))
+    whole, alone = _times(case, is_of_kind, operations.groups)
     if alone < LITTLE * whole or alone < LEAST_SHARE * case.nanoseconds:
         return None
 
-    reason_of = found.reason_of[operations]
-    times = np.bincount(reason_of, exposed.exposed[operations], len(REASONS))
-    longest = int(np.argmax(times))
-    with_reason = operations[reason_of == longest]
+    # The reason of most of the time in which the operations ran beside no computation.
+    reason_of = operations.reason_of[numbers]
+    time_of_reason = np.bincount(reason_of, exposed.exposed[numbers], len(REASONS))
+    main_reason = int(np.argmax(time_of_reason))
+    with_reason = numbers[reason_of == main_reason]
     places = exposed.places[with_reason]
     begins = [window.start for window in step_windows(case.annotations)]
     steps = np.unique(np.searchsorted(begins, case.since[places], side="right"))
     if len(steps) < RARE * len(begins):
         return None
 
-    is_of_reason = np.zeros(len(spans), bool)
-    is_of_reason[places] = True
+    has_reason = np.zeros(len(spans), bool)
+    has_reason[places] = True
+    _, alone_with_reason = _times(case, has_reason, operations.groups)
     waiting = Counter(exposed.waiting[number] for number in with_reason.tolist())
-    operator, _ = waiting.most_common(1)[0]
-    reason = REASONS[longest]
+    ((operator, _),) = waiting.most_common(1)
+    reason = REASONS[main_reason]
     return Unhidden(
         kind=first.kind,
         name=first.name,
         operations=len(places),
         of_operations=int(is_of_kind.sum()),
         steps=len(begins) or None,
-        unhidden_seconds=_times(case, is_of_reason, found.groups)[1] / 1e9,
+        unhidden_seconds=alone_with_reason / 1e9,
         seconds=whole / 1e9,
         code=reason.code,
         sentence=reason.sentence.format(operator=operator),
