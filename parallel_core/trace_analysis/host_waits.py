@@ -41,7 +41,7 @@ SYNCHRONOUS = 0.9
 themselves.
 """
 MAX_PASSES = 10
-"""Calls that end after those that they began in are cut; so many in each other are."""
+"""How often calls are cut that end after those that they began in."""
 EARLIEST = np.iinfo(np.int64).min
 
 
@@ -347,14 +347,18 @@ def innermost(calls: HostCalls, places: np.ndarray) -> tuple[np.ndarray, np.ndar
     `places` are those of all calls of the thread. O(n log n).
     """
     places = places[calls.ends[places] > calls.starts[places]]
+    # By their start; of those that begin together, outer ones come before inner ones.
     places = places[np.lexsort((-calls.ends[places], calls.starts[places]))]
     begins, ends = calls.starts[places], calls.ends[places]
+    # A call that ends after the one around it is cut at that one's end, which may change what is
+    # around others.
     for _ in range(MAX_PASSES):
         depths, outer = _nesting(begins, ends)
-        cut = np.where(outer >= 0, np.minimum(ends, ends[outer]), ends)
-        if np.array_equal(cut, ends):
+        cut_ends = np.where(outer != NONE, np.minimum(ends, ends[outer]), ends)
+        if np.array_equal(cut_ends, ends):
             break
-        ends = cut
+        ends = cut_ends
+
     # Where a call begins, it is the innermost one; where it ends, the one around it is.
     numbers = np.arange(len(places))
     times, running = np.concatenate((begins, ends)), np.concatenate((numbers, outer))
