@@ -142,15 +142,19 @@ def time_beside(case: CaseSpans, operations: np.ndarray, places: np.ndarray) -> 
     queue_of = case.spans.queue_of[places].astype(np.int64)
 
     def time_of_others(times: np.ndarray) -> np.ndarray:
-        """Return how long others ran before each time, but for a constant of each queue."""
+        """Return how long others ran before a time of each span, less a constant of its queue."""
+        # The stretch in which each time lies, and how much of it is over.
         stretch = np.maximum(np.searchsorted(begins, times, side="right") - 1, 0)
         in_stretch = np.maximum(times - begins[stretch], 0)
         any_queue = time_before[stretch] + in_stretch * is_running[stretch]
+        # The stretches up to it that only the own queue ran in. The sum over them begins with the
+        # stretches of all queues before it, which is the constant.
         singles_before = np.searchsorted(keys, queue_of * stretches + stretch)
         is_own = only_queue[stretch] == queue_of
         only_own_queue = single_time_before[singles_before] + in_stretch * is_own
         return any_queue - only_own_queue
 
+    # The constants cancel.
     starts, ends = case.spans.starts[places], case.spans.ends[places]
     return time_of_others(ends) - time_of_others(starts)
 
