@@ -62,7 +62,7 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
     """
     have_one_clock = _have_one_clock(collectives.values())
     matched: list[Meeting] = []
-    for calls in _alike(collectives):
+    for calls in _by_group_and_kind(collectives):
         if _are_numbered(calls):
             matched += _by_number(calls)
         else:
@@ -75,10 +75,11 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
     if synchronising:
         clocks_agree = _overlapping_share(synchronising) >= MOST
     all_calls = chain.from_iterable(collectives.values())
-    count = sum(not _is_message(call) for call in all_calls)
+    collective_calls = sum(not _is_message(call) for call in all_calls)
+    matched_calls = sum(len(meeting) for meeting in matched)
     return Meetings(
         tuple(matched),
-        unmatched=count - sum(map(len, matched)),
+        unmatched=collective_calls - matched_calls,
         clocks_agree=clocks_agree,
         clock_offsets=_clock_offsets(synchronising),
     )
@@ -113,7 +114,7 @@ def last_to_arrive(meeting: Meeting, clocks_agree: bool) -> int | None:
     return last_ranks[0] if len(last_ranks) == 1 else None
 
 
-def _alike(collectives: Mapping[int, Sequence[Collective]]) -> list[Calls]:
+def _by_group_and_kind(collectives: Mapping[int, Sequence[Collective]]) -> list[Calls]:
     """Sort collectives by group and kind.
 
     Only those are kept in which every member whose trace is given took part.
@@ -152,7 +153,8 @@ def _kinds_of_shared_queues(collectives: Mapping[int, Sequence[Collective]]) -> 
 
 def _expected(calls: Calls, ranks: Iterable[int]) -> set[int]:
     """Return the ranks, of those whose traces are given, that belong to a group."""
-    first_call = next(iter(calls.values()))[0]
+    calls_of_first_rank = next(iter(calls.values()))
+    first_call = calls_of_first_rank[0]
     if first_call.ranks is not None:
         return set(first_call.ranks) & set(ranks)
     if first_call.group:
@@ -224,8 +226,10 @@ def _same_elements(meeting: Meeting) -> bool:
     What a trace does not say is the same.
     """
     types = {part.element_type for part in meeting.values() if part.element_type}
+    if len(types) > 1:
+        return False
     counts = {part.elements for part in meeting.values() if part.elements is not None}
-    return len(types) <= 1 and (len(counts) <= 1 or _kind(meeting) not in EQUAL_SHARES)
+    return len(counts) <= 1 or _kind(meeting) not in EQUAL_SHARES
 
 
 def _have_one_clock(collectives: Iterable[Sequence[Collective]]) -> bool:
