@@ -47,94 +47,94 @@ class Reason(NamedTuple):
 REASONS = (
     Reason(
         "computing-stream",
-        lambda of: of.on_computing_queue & of.is_copy & of.is_pageable,
+        lambda exposed: exposed.on_computing_queue & exposed.is_copy & exposed.is_pageable,
         "it runs on the stream that computes, from memory that is not pinned",
         "Pin the memory, and copy with non_blocking=True on a stream of its own.",
     ),
     Reason(
         "computing-stream",
-        lambda of: of.on_computing_queue & of.is_copy,
+        lambda exposed: exposed.on_computing_queue & exposed.is_copy,
         "it runs on the stream that computes, one after the other",
         "Copy on a stream of its own, for which the other waits only where it needs the data.",
     ),
     Reason(
         "computing-stream",
-        lambda of: of.on_computing_queue,
+        lambda exposed: exposed.on_computing_queue,
         "it runs on the queue that computes, one after the other",
         "Exchange on a queue of its own.",
     ),
     Reason(
         "every-micro-batch",
-        lambda of: of.in_every_micro_batch,
+        lambda exposed: exposed.in_every_micro_batch,
         "several backward passes exchange for one step of the optimizer",
         "Exchange in the last one only, with no_sync() around all others (FSDP2: "
         "set_requires_gradient_sync).",
     ),
     Reason(
         "launched-after",
-        lambda of: of.most_after_pass & of.in_buckets,
+        lambda exposed: exposed.most_after_pass & exposed.in_buckets,
         "it is launched after the backward pass, which could have hidden it",
         "Make the buckets smaller (bucket_cap_mb), so that the first are full earlier.",
     ),
     Reason(
         "launched-after",
-        lambda of: of.most_after_pass,
+        lambda exposed: exposed.most_after_pass,
         "it is launched after the backward pass, which could have hidden it",
         "Launch each part as soon as its gradients are there, as DistributedDataParallel does.",
     ),
     Reason(
         "launched-after",
-        lambda of: of.after_wait,
+        lambda exposed: exposed.after_wait,
         "it is launched after the host has waited for the work that could have hidden it",
         "Launch it before that wait.",
     ),
     Reason(
         "slowed",
-        lambda of: of.is_slowed,
+        lambda exposed: exposed.is_slowed,
         "the computation beside it slows it down",
         "Leave room to it: let fewer threads compute (torch.set_num_threads), or NCCL take fewer "
         "channels.",
     ),
     Reason(
         "nothing-left",
-        lambda of: of.after_pass | of.pass_is_over,
+        lambda exposed: exposed.after_pass | exposed.pass_is_over,
         "its backward pass had nothing left to hide it under",
         "Exchange fewer bytes, less often, or end with a smaller bucket.",
     ),
     Reason(
         "nothing-left",
-        lambda of: (of.waited_for & of.had_something) | of.is_last,
+        lambda exposed: (exposed.waited_for & exposed.had_something) | exposed.is_last,
         "it takes longer than the computation that was launched to hide it",
         "Launch it earlier, or move fewer bytes.",
     ),
     Reason(
         "waited-at-once",
-        lambda of: of.waited_for & of.is_pageable,
+        lambda exposed: exposed.waited_for & exposed.is_pageable,
         "{operator} waits for it at once, since its memory is not pinned",
         "Pin the memory (pin_memory=True), and copy with non_blocking=True.",
     ),
     Reason(
         "waited-at-once",
-        lambda of: of.waited_for & of.is_copy,
+        lambda exposed: exposed.waited_for & exposed.is_copy,
         "{operator} waits for it at once",
         "Launch it ahead, for the next batch, and wait only where its data are needed.",
     ),
     Reason(
         "waited-at-once",
-        lambda of: of.waited_for,
+        lambda exposed: exposed.waited_for,
         "{operator} waits for it at once",
         "Launch it earlier, compute something else, then wait (PyTorch: async_op=True).",
     ),
     Reason(
         "host-behind",
-        lambda of: of.host_is_behind,
+        lambda exposed: exposed.host_is_behind,
         "the host launched nothing meanwhile that could hide it",
         "Let the host launch ahead: less Python between operators, CUDA graphs, torch.compile or "
         "larger batches.",
     ),
     Reason(
         "unknown",
-        lambda of: np.ones(len(of.places), bool),
+        lambda exposed: np.ones(len(exposed.places), bool),
         "the trace does not show why",
         "",
     ),
@@ -189,11 +189,10 @@ class Process(Protocol):
 def of_processes(processes: Iterable[Process], taken: float = 0.0) -> tuple[Unhidden, ...]:
     """Return the kinds of exchange and copy that a job did not hide, and why.
 
-    An exchange takes longest in the process that comes first, which waits for the others: what the
-    one says stands in whose trace it is shortest. Of copies the reason of most of the time counts.
-    While other work took a share `taken` of the cores' time, as much of a kind may have been
-    hidden without it: nothing is said of a kind that then needs no reason, unless the reason is how
-    the program is written.
+    Of an exchange the process counts in which it is shortest: in all others it also waits for that
+    one. Of copies the reason of most of the time counts. Other work took a share `taken` of the
+    cores' time, and without it as much of a kind may have been hidden: a kind that then needs no
+    reason is left out, unless the reason is how the program is written.
     """
     copies: dict[str, list[Unhidden]] = defaultdict(list)
     exchanges: dict[str, dict[float, Unhidden | None]] = defaultdict(dict)
