@@ -56,8 +56,9 @@ class Operations:
     starts: np.ndarray
     ends: np.ndarray
     calls: np.ndarray
-    """The places of the calls that launched them, or NONE; `before` likewise, of operations."""
+    """The places of the calls that launched them, or NONE."""
     before: np.ndarray
+    """The operations that they waited for, or NONE."""
     launched: np.ndarray
     """When they began, if the launch is not known; with `queues`, of only linked operations."""
     queues: tuple[Queue, ...] = ()
@@ -81,6 +82,7 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
 
     # First the operation before it on its queue, if the queue was busy when it was launched.
     previous = _previous(queue_of)
+    # Of two that began together neither has waited for the other.
     previous[starts[previous] == starts] = NONE
     previous_end = np.where(previous != NONE, ends[previous], UNKNOWN)
     was_busy = previous_end > launched
@@ -161,17 +163,17 @@ def _queue(
     known.
     """
     launches = launched[on_queue]
-    # A queue keeps the order: such a launch came after those before it, at the earliest.
+    # A queue keeps the order: an unknown launch is taken to come right behind those before it.
     launches = np.where(launches == UNKNOWN, np.maximum.accumulate(launches), launches)
     order = np.argsort(launches, kind="stable")
     operations = on_queue[order]
 
-    # For each operation, the last one up to it that ended later than all before.
+    # The operations that end last of all up to them, and for each operation the nearest of these.
     latest_end = np.maximum.accumulate(ends[operations])
-    end_later_than_all_before = np.flatnonzero(ends[operations] == latest_end)
+    end_last_so_far = np.flatnonzero(ends[operations] == latest_end)
     numbers = np.arange(len(operations))
-    count = np.searchsorted(end_later_than_all_before, numbers, side="right")
-    last = operations[end_later_than_all_before[count - 1]]
+    nearest = np.searchsorted(end_last_so_far, numbers, side="right") - 1
+    last = operations[end_last_so_far[nearest]]
     return Queue(name, launches[order], operations, last)
 
 
@@ -234,9 +236,12 @@ def _let_wait_between(calls: HostCalls, launched: np.ndarray, previous: np.ndarr
     """Return whether the host let some queue wait between the launches of an operation and of the
     previous one on its queue.
     """
-    let_wait = np.sort(calls.starts[calls.roles == ROLES.index("let a queue wait")])
+    lets_wait = calls.roles == ROLES.index("let a queue wait")
+    times = np.sort(calls.starts[lets_wait])
     previous_launch = np.where(previous != NONE, launched[previous], UNKNOWN)
-    return np.searchsorted(let_wait, launched) > np.searchsorted(let_wait, previous_launch)
+    calls_before = np.searchsorted(times, launched)
+    calls_before_previous = np.searchsorted(times, previous_launch)
+    return calls_before > calls_before_previous
 
 
 def _one_launch_for_several_queues(launched: np.ndarray, queue_of: np.ndarray) -> np.ndarray:

@@ -22,8 +22,9 @@ class HostWaits(NamedTuple):
     calls: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
-    """The latest end of all calls so far; `longest` likewise, whose call that is."""
+    """The latest end of each call and all before it."""
     longest: np.ndarray
+    """The call that ends then."""
 
 
 def host_waits(case: CaseSpans) -> HostWaits | None:
@@ -36,10 +37,11 @@ def host_waits(case: CaseSpans) -> HostWaits | None:
     is_copy = calls.roles == ROLES.index("copy")
     waiting = np.flatnonzero(is_wait | is_copy)
     latest_end = np.maximum.accumulate(calls.ends[waiting])
-    # For each call, the last one up to it that ended later than all before.
-    end_later_than_all_before = np.flatnonzero(calls.ends[waiting] == latest_end)
-    count = np.searchsorted(end_later_than_all_before, np.arange(len(waiting)), side="right")
-    longest = waiting[end_later_than_all_before[count - 1]]
+    # The calls that end last of all up to them, and for each call the nearest of these.
+    end_last_so_far = np.flatnonzero(calls.ends[waiting] == latest_end)
+    numbers = np.arange(len(waiting))
+    nearest = np.searchsorted(end_last_so_far, numbers, side="right") - 1
+    longest = waiting[end_last_so_far[nearest]]
     return HostWaits(waiting, calls.starts[waiting], latest_end, longest)
 
 
