@@ -57,13 +57,13 @@ class Work(NamedTuple):
     follows.
     """
     busy: int
-    """How long at least one of them ran; `compute` and `collective` likewise, of kernels and of
-    collectives.
-    """
+    """How long at least one of them ran."""
     compute: int
+    """How long at least one kernel ran that computes."""
     collective: int
+    """How long at least one collective ran."""
     hidden: int
-    """How long both ran."""
+    """How long a collective and such a kernel ran at the same time."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +231,7 @@ def queue_lengths(case: CaseSpans) -> tuple[QueueLength, ...]:
 
 
 def _figures(device: str, operations: int, work: Work) -> DeviceFigures:
+    """Write the work of a device's operations, of which there is a number, in seconds."""
     return DeviceFigures(
         device=device,
         operations=operations,

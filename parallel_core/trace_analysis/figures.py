@@ -109,8 +109,9 @@ class CaseFigures:
     """Devices' queues by name, then the host's."""
     kinds: tuple[KindFigures, ...]
     compute_seconds: float
-    """How long at least one queue computed; `communication_seconds` likewise."""
+    """How long at least one queue computed."""
     communication_seconds: float
+    """How long at least one queue copied or exchanged."""
     hidden_seconds: float
     """How much of that lay under computation."""
     hidden_share: float | None

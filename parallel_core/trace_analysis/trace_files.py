@@ -107,7 +107,7 @@ def write_trace_file(timeline: Timeline, path: Path) -> None:
 
 
 def pack_trace(plain: Path, path: Path, whole_steps: int) -> None:
-    """Compress the trace that a profiler wrote of so many whole steps to `path`. Raises OSError."""
+    """Compress the trace that a profiler wrote, with its number of whole steps. Raises OSError."""
     with plain.open("rb") as written, gzip.open(path, "wb", compresslevel=5) as stream:
         # PyTorch writes a line break before the bracket.
         _, _, begun = written.read(80).partition(b"{")

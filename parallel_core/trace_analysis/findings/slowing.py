@@ -36,6 +36,7 @@ def slowed(
     if not windows:
         return is_slowed
     begins = [window.start for window in windows]
+    # The number of the step in which each operation was launched.
     steps = np.searchsorted(begins, case.since[places], side="right")
     lengths = case.lengths[places]
     is_alone = exposed >= (1 - ALONE) * lengths
