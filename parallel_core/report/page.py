@@ -101,10 +101,12 @@ def _section(
         "cost_model": charts.cost_model_chart(experiment),
         "learning": charts.learning_curves(analysis, experiment),
     }
-    by_framework = _first_results(
-        (analysed.results for analysed in believed), lambda cell: cell.backend
-    )
+    believed_results = [analysed.results for analysed in believed]
+    by_framework = _first_results(believed_results, lambda cell: cell.backend)
     kernels = {name: kernels_in_words(result.backend) for name, result in by_framework.items()}
+    warnings = []
+    for analysed in believed:
+        warnings += [(analysed.cell.side, warning) for warning in analysed.warnings]
     graphs = {}
     for name, result in by_framework.items():
         if result.tasks:
@@ -117,7 +119,7 @@ def _section(
         "remarks": [
             (cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason
         ],
-        "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
+        "warnings": warnings,
         **{name: inline(chart, f"{described.name}: {name}") for name, chart in drawn.items()},
         "unprofiled": unprofiled,
         "kernels": {name: words for name, words in kernels.items() if words},
@@ -160,7 +162,11 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
     rows = [_environment(side, result) for side, result in first_results.items()]
     if not rows:
         return []
-    headings = [heading for heading in rows[0] if any(row[heading] for row in rows)]
+    used: set[str] = set()
+    for row in rows:
+        used.update(heading for heading, text in row.items() if text)
+    # All rows have the same headings, in the same order.
+    headings = [heading for heading in rows[0] if heading in used]
     return [{heading: row[heading] for heading in headings} for row in rows]
 
 

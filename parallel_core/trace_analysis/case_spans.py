@@ -138,115 +138,128 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     A case's repetition begins and ends by waiting until the devices are idle: waits before the
     first launch are left out, and so is a wait after that with which the timing ends.
     """
+    if not timeline.cases:
+        return (_whole_timeline(timeline),)
     spans = timeline.columns
     resolution = _resolution(spans)
-    if not timeline.cases:
-        whole = _case_spans(ALL, spans, None, timeline.begin, resolution, timeline.timed.get(ALL))
-        # What Python does at the edges of the steps that were recorded is part of them.
-        times = [one[1:] for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
-        if spans or not times:
-            times.append((whole.start, whole.end))
-        start, end = min(start for start, _ in times), max(end for _, end in times)
-        return (
-            replace(
-                whole,
-                start=start,
-                end=end,
-                annotations=timeline.annotations,
-                host_calls=timeline.host_calls,
-            ),
-        )
     cases = []
     for name, start, end in timeline.cases:
         first, last = np.searchsorted(spans.starts, (start, end)).tolist()
-        cases.append(
-            _case_spans(name, spans[first:last], start, start, resolution, timeline.timed.get(name))
-        )
+        in_window = _without_last_wait(_from_first_launch(spans[first:last]))
+        case = _case_spans(name, in_window, start, resolution)
+        cases.append(replace(case, timed=timeline.timed.get(name)))
     return tuple(cases)
 
 
+def _whole_timeline(timeline: Timeline) -> CaseSpans:
+    """Return a timeline without cases as one case."""
+    resolution = _resolution(timeline.columns)
+    spans = _from_first_launch(timeline.columns)
+    case = _case_spans(ALL, spans, timeline.begin, resolution)
+    # What Python does at the edges of the steps that were recorded is part of them.
+    steps = [mark for mark in timeline.annotations if mark.name.startswith(PROFILER_STEP)]
+    starts = [step.start for step in steps]
+    ends = [step.end for step in steps]
+    if spans:
+        starts.append(case.start)
+        ends.append(case.end)
+    return replace(
+        case,
+        start=min(starts, default=0),
+        end=max(ends, default=0),
+        timed=timeline.timed.get(ALL),
+        annotations=timeline.annotations,
+        host_calls=timeline.host_calls,
+    )
+
+
 def _resolution(spans: Spans) -> int:
+    """Return the largest unit in which all times are whole, in nanoseconds."""
     # The timeline may begin with an event of another clock.
     times = np.concatenate((spans.starts, spans.ends)) - spans.starts[:1]
-    return next((unit for unit in UNITS if not np.any(times % unit)), 1)
+    for unit in UNITS:
+        if not np.any(times % unit):
+            return unit
+    return 1
 
 
-def _case_spans(
-    name: str,
-    spans: Spans,
-    earliest: int | None,
-    first_launch: int,
-    resolution: int,
-    timed: float | None,
-) -> CaseSpans:
+def _from_first_launch(spans: Spans) -> Spans:
+    """Return the spans without the waits before all others; all if there are only waits."""
     waits = _waits(spans)
-    if not waits.all():
-        first = int(np.argmin(waits))
-        spans, waits = spans[first:], waits[first:]
-    if (
-        earliest is not None
-        and len(calls := calls_of(spans, waits)) > 1
-        and waits[calls[-2:]].all()
-    ):
-        kept = ~waits | (np.arange(len(waits)) < calls[-1])
-        spans, waits = spans.select(kept), waits[kept]
-    # In the order of their first spans, which is that of pictures and tables.
+    return spans if waits.all() else spans[int(np.argmin(waits)) :]
+
+
+def _without_last_wait(spans: Spans) -> Spans:
+    """Return the spans without the wait with which a timing ends, if the one before it waits, too.
+
+    Other threads' waits that begin later are left out with it.
+    """
+    waits = _waits(spans)
+    calls = calls_of(spans, waits)
+    if len(calls) < 2 or not waits[calls[-2:]].all():
+        return spans
+    begins_before = np.arange(len(spans)) < calls[-1]
+    return spans.select(~waits | begins_before)
+
+
+def _case_spans(name: str, spans: Spans, begin: int, resolution: int) -> CaseSpans:
+    """Return a case of some spans whose window begins at a time; without spans it ends there."""
+    # Queues come in the order of their first spans, which is that of pictures and tables.
     used, first_spans, queue_of = np.unique(spans.queue_of, return_index=True, return_inverse=True)
     order = np.argsort(first_spans)
-    queues = tuple(spans.queues[used[place]] for place in order.tolist())
+    queues = tuple(spans.queues[used[number]] for number in order.tolist())
     spans = replace(spans, queues=queues, queue_of=np.argsort(order)[queue_of])
-    # A launch before the case's window is another case's, or another step's.
-    known = spans.launched[spans.launched >= first_launch]
-    return CaseSpans(
-        name,
-        start=int(known.min(initial=spans.starts[0])) if spans else earliest or 0,
-        end=int(spans.ends.max()) if spans else earliest or 0,
-        spans=spans,
-        waits=waits,
-        resolution=resolution,
-        timed=timed,
-    )
+    start = end = begin
+    if spans:
+        # A launch before the case's window is another case's, or another step's.
+        launches = spans.launched[spans.launched >= begin]
+        start = int(launches.min(initial=spans.starts[0]))
+        end = int(spans.ends.max())
+    return CaseSpans(name, start, end, spans, _waits(spans), resolution)
 
 
 def calls_of(spans: Spans, waits: np.ndarray) -> np.ndarray:
     """Return the places of the calls, with their waits, of the thread that launched first; none if
     none did.
     """
-    hosts = spans.kinds == KINDS.index("host")
-    launches = np.flatnonzero(hosts & ~waits)
-    return (
-        np.flatnonzero(hosts & (spans.queue_of == spans.queue_of[launches[0]]))
-        if len(launches)
-        else launches
-    )
+    is_host = spans.kinds == KINDS.index("host")
+    launches = np.flatnonzero(is_host & ~waits)
+    if len(launches) == 0:
+        return launches
+    first_thread = spans.queue_of[launches[0]]
+    return np.flatnonzero(is_host & (spans.queue_of == first_thread))
 
 
 def _waits(spans: Spans) -> np.ndarray:
     """Return the mask of the spans that `is_wait`."""
     if not spans:
         return np.zeros(0, bool)
-    by_name = np.array([_names_wait(name) for name in spans.names], bool)
-    by_queue = np.array([queue == WAITS_QUEUE for _, queue in spans.queues], bool)
-    return (spans.kinds == KINDS.index("host")) & (
-        by_name[spans.name_of] | by_queue[spans.queue_of]
-    )
+    is_host = spans.kinds == KINDS.index("host")
+    is_wait_name = np.array([_names_wait(name) for name in spans.names], bool)
+    is_waits_queue = np.array([queue == WAITS_QUEUE for _, queue in spans.queues], bool)
+    return is_host & (is_wait_name[spans.name_of] | is_waits_queue[spans.queue_of])
 
 
 def _names_wait(name: str) -> bool:
-    return name.partition(" ")[0] in WAIT_VERBS
+    """Return whether a span's name is that of a verb that blocks, as in `waitall` or `wait x`."""
+    verb, _, _ = name.partition(" ")
+    return verb in WAIT_VERBS
 
 
 def groups_of(keys: np.ndarray) -> list[np.ndarray]:
     """Return the places of equal keys, in order, an array for each key, the smallest first."""
+    if len(keys) == 0:
+        return []
     order = np.argsort(keys, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(keys) else []
+    bounds = np.flatnonzero(np.diff(keys[order])) + 1
+    return np.split(order, bounds)
 
 
 def union(*intervals: np.ndarray) -> np.ndarray:
     """Return the times that any of some intervals covers; they may overlap, touch, be empty and
     come in any order.
     """
-    joined = np.concatenate([some.reshape(-1, 2) for some in intervals])
+    joined = np.concatenate([array.reshape(-1, 2) for array in intervals])
     joined = joined[joined[:, 1] > joined[:, 0]]
     if len(joined) == 0:
         return joined
@@ -258,34 +271,34 @@ def union(*intervals: np.ndarray) -> np.ndarray:
     return np.stack((joined[begins, 0], covered_until[ends]), axis=1)
 
 
-def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def intersection(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the times that two interval sets both cover."""
-    if min(len(one), len(other)) == 0:
+    if min(len(first), len(second)) == 0:
         return NO_INTERVALS
-    times = np.concatenate((one.ravel(), other.ravel()))
+    # At each start one set more covers the time, at each end one less.
+    times = np.concatenate((first.ravel(), second.ravel()))
     steps = np.tile(np.array([1, -1], dtype=np.int8), len(times) // 2)
     # Of equal times, ends come first: what only touches is not covered by both.
     order = np.lexsort((steps, times))
-    both = np.flatnonzero(np.cumsum(steps[order]) == 2)
     times = times[order]
-    return np.stack((times[both], times[both + 1]), axis=1)
+    both_begin = np.flatnonzero(np.cumsum(steps[order]) == 2)
+    return np.stack((times[both_begin], times[both_begin + 1]), axis=1)
 
 
 def clip(intervals: np.ndarray, start: int, end: int) -> np.ndarray:
     """Return the part of an interval set that lies from `start` to `end`."""
-    first, last = (
-        np.searchsorted(intervals[:, 1], start, "right"),
-        np.searchsorted(intervals[:, 0], end),
-    )
+    first = np.searchsorted(intervals[:, 1], start, "right")
+    last = np.searchsorted(intervals[:, 0], end)
     cut = np.clip(intervals[first:last], start, end)
     return cut[cut[:, 1] > cut[:, 0]]
 
 
 def gaps(intervals: np.ndarray, start: int, end: int) -> np.ndarray:
     """Return the times from `start` to `end` that an interval set leaves free."""
-    inside = clip(intervals, start, end)
-    bounds = np.concatenate(([start], inside.ravel(), [end])).reshape(-1, 2)
-    return bounds[bounds[:, 1] > bounds[:, 0]]
+    covered = clip(intervals, start, end)
+    # Up to the first interval, from each interval to the next, and from the last one on.
+    free = np.concatenate(([start], covered.ravel(), [end])).reshape(-1, 2)
+    return free[free[:, 1] > free[:, 0]]
 
 
 def total_length(intervals: np.ndarray) -> int:

@@ -25,7 +25,6 @@ if Kineto was asked to write `cuda_sync`, not for copies that block, and not for
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -54,12 +53,13 @@ from parallel_core.trace_analysis.waited_for import (
     operations_by_time,
 )
 
+EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 BETWEEN_CALLS = "between calls"
 """The name of what a thread does that the profiler does not record, in Python mostly."""
 OPERATION, HOST, WAIT, LAUNCH_DELAY, QUEUE_DELAY, START = range(6)
-"""What a piece of a path is: running; the host's own work; returning from a wait; from the end of
-the call that launched to the start, or from the end of what was waited for; and before all that is
-known.
+"""What a piece of a path is: an operation that runs; the host's own work; the host's return from a
+wait; the time before an operation, from the end of the call that launched it, or from the end of
+the operation that it waited for; and the time before all that is known.
 """
 
 
@@ -110,18 +110,18 @@ class PathSummary:
 
 
 class _Pieces(NamedTuple):
-    """A path's pieces without holes: from when to when, what they are, and of which operation, call
-    or thread.
-    """
+    """A path's pieces in the order of time, without holes; an entry for each in all arrays."""
 
     starts: np.ndarray
     ends: np.ndarray
-    whats: np.ndarray
+    kinds: np.ndarray
+    """What each is: OPERATION to START."""
     places: np.ndarray
+    """The operation, of HOST the thread, of WAIT the call, and NONE of START."""
 
-    def only(self, what: int) -> "_Pieces":
+    def only(self, kind: int) -> "_Pieces":
         """Return those of one kind."""
-        return _Pieces(*(column[self.whats == what] for column in self))
+        return _Pieces(*(column[self.kinds == kind] for column in self))
 
     @property
     def nanoseconds(self) -> int:
@@ -129,34 +129,65 @@ class _Pieces(NamedTuple):
         return int(np.sum(self.ends - self.starts))
 
 
+class _Stretches(NamedTuple):
+    """A path's stretches on the host; an entry for each in all arrays."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    calls: np.ndarray
+    """The innermost calls, or NONE."""
+    threads: np.ndarray
+
+
 def path_summary(case: CaseSpans) -> PathSummary:
     """Find a case's critical path and add it up by name. O(n log n)."""
     pieces, path = _path(case)
-    whole, lengths = pieces.nanoseconds, path.ends - path.starts
-    idle = whole - int(lengths.sum())
-    of_queues = path.queue_of.astype(np.int64) * len(KINDS) + path.kinds
+    time, lengths = pieces.nanoseconds, path.ends - path.starts
+    idle = time - int(lengths.sum())
+    # A number for each queue, kind and name.
+    queue_and_kind = path.queue_of.astype(np.int64) * len(KINDS) + path.kinds
     parts = []
-    for own in groups_of(of_queues * len(path.names) + path.name_of):
-        one, taken = path[int(own[0])], int(lengths[own].sum())
+    for alike in groups_of(queue_and_kind * len(path.names) + path.name_of):
+        first, time_of_part = path[int(alike[0])], int(lengths[alike].sum())
         parts.append(
             PathPart(
-                one.device,
-                one.queue,
-                one.kind,
-                one.name,
-                len(own),
-                in_seconds(taken),
-                taken / whole,
+                device=first.device,
+                queue=first.queue,
+                kind=first.kind,
+                name=first.name,
+                segments=len(alike),
+                seconds=in_seconds(time_of_part),
+                share=time_of_part / time,
             )
         )
     parts.sort(key=lambda part: (-part.seconds, part.name))
-    causes = None
-    if case.host_calls is not None:
-        computed = [int(lengths[path.kinds == place].sum()) for place in range(3)]
-        others = [pieces.only(what).nanoseconds for what in (HOST, WAIT, LAUNCH_DELAY, QUEUE_DELAY)]
-        causes = PathCauses(*map(in_seconds, (*computed, *others)))
     return PathSummary(
-        in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, tuple(parts), causes
+        seconds=in_seconds(time),
+        idle_seconds=in_seconds(idle),
+        idle_share=idle / time if time else 0.0,
+        parts=tuple(parts),
+        causes=None if case.host_calls is None else _causes(pieces, path),
+    )
+
+
+def _causes(pieces: _Pieces, path: Spans) -> PathCauses:
+    """Add up a path's pieces, and its spans, by what bounds them."""
+    lengths = path.ends - path.starts
+
+    def seconds_of_spans(kind: SpanKind) -> float:
+        return in_seconds(lengths[path.kinds == KINDS.index(kind)].sum())
+
+    def seconds_of_pieces(kind: int) -> float:
+        return in_seconds(pieces.only(kind).nanoseconds)
+
+    return PathCauses(
+        compute_seconds=seconds_of_spans("compute"),
+        copy_seconds=seconds_of_spans("copy"),
+        exchange_seconds=seconds_of_spans("exchange"),
+        host_seconds=seconds_of_pieces(HOST),
+        waiting_seconds=seconds_of_pieces(WAIT),
+        launch_delay_seconds=seconds_of_pieces(LAUNCH_DELAY),
+        queue_delay_seconds=seconds_of_pieces(QUEUE_DELAY),
     )
 
 
@@ -167,7 +198,8 @@ def critical_path(case: CaseSpans) -> Spans:
     It leads from the case's start to the end of its last operation; it is empty if no operation
     took any time. O(n log n).
     """
-    return _path(case)[1]
+    _, path = _path(case)
+    return path
 
 
 def _path(case: CaseSpans) -> tuple[_Pieces, Spans]:
@@ -182,50 +214,65 @@ def _path(case: CaseSpans) -> tuple[_Pieces, Spans]:
         waits = linked_waits(calls, operations)
     else:
         host = np.flatnonzero(~case.operations)
-        queues, spans = tuple(queue for _, queue in case.spans.queues), case.spans.select(host)
+        spans = case.spans.select(host)
         calls = HostCalls(
-            spans.names,
-            queues,
-            spans.starts,
-            spans.ends,
-            spans.name_of,
-            spans.queue_of,
-            spans.kinds,
+            names=spans.names,
+            queues=tuple(queue for _, queue in spans.queues),
+            starts=spans.starts,
+            ends=spans.ends,
+            name_of=spans.name_of,
+            queue_of=spans.queue_of,
+            roles=spans.kinds,
         )
         operations = operations_by_time(case, host)
         waits = waits_by_time(case, calls, host, operations)
     pieces = _walk(case.start, operations, calls, waits)
-    ran = pieces.only(OPERATION)
-    on_devices = replace(
-        case.spans.select(operations.places[ran.places]), starts=ran.starts, ends=ran.ends
-    )
-    starts, ends, places, threads = _on_host(calls, pieces)
+    running = pieces.only(OPERATION)
+    spans_that_ran = case.spans.select(operations.places[running.places])
+    on_devices = replace(spans_that_ran, starts=running.starts, ends=running.ends)
+    on_host = _spans_on_host(calls, _stretches_on_host(calls, pieces))
+    if case.host_calls is None:
+        # Of calls that are not nested the profiler may leave out some.
+        is_known = on_host.name_of < len(calls.names)
+        on_host = on_host.select(is_known)
+    return pieces, Spans.joined((on_devices, on_host))
+
+
+def _spans_on_host(calls: HostCalls, stretches: _Stretches) -> Spans:
+    """Return the path's stretches on the host as spans, which have the names of the calls."""
+    count = len(stretches.calls)
     names = (*calls.names, BETWEEN_CALLS)
-    name_of = np.append(calls.name_of, len(calls.names))[places]
-    kinds = np.full(len(places), KINDS.index("host"), np.int8)
-    on_queues = tuple((HOST_DEVICE, queue) for queue in calls.queues)
-    launched = np.full(len(places), UNKNOWN)
-    on_host = Spans(
-        names, names, on_queues, name_of, name_of, threads, kinds, starts, ends, launched
+    # The last entry is for stretches without a call.
+    name_of = np.append(calls.name_of, len(calls.names))[stretches.calls]
+    return Spans(
+        names=names,
+        operators=names,
+        queues=tuple((HOST_DEVICE, queue) for queue in calls.queues),
+        name_of=name_of,
+        operator_of=name_of,
+        queue_of=stretches.threads,
+        kinds=np.full(count, KINDS.index("host"), np.int8),
+        starts=stretches.starts,
+        ends=stretches.ends,
+        launched=np.full(count, UNKNOWN),
     )
-    # Of calls that are not nested the profiler may leave out some.
-    known = slice(None) if case.host_calls is not None else places != NONE
-    return pieces, Spans.joined((on_devices, on_host.select(known)))
 
 
 def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits) -> _Pieces:
     """Walk backwards from the end of the last operation to the case's start."""
     pieces = array("q")
 
-    def add(start: int, end: int, what: int, place: int) -> None:
+    def add(start: int, end: int, kind: int, place: int) -> None:
         if end > start:
-            pieces.extend((start, end, what, place))
+            pieces.extend((start, end, kind, place))
 
-    starts, ends, before, launched_by = map(
-        _numbers, (operations.starts, operations.ends, operations.before, operations.calls)
-    )
+    starts, ends = _numbers(operations.starts), _numbers(operations.ends)
+    before, launched_by = _numbers(operations.before), _numbers(operations.calls)
     call_ends, call_threads = _numbers(calls.ends), _numbers(calls.queue_of)
-    times, awaited, waiting, onward, others = map(_numbers, waits[1:])
+    wait_times, awaited = _numbers(waits.times), _numbers(waits.operations)
+    waiting_calls, onward = _numbers(waits.calls), _numbers(waits.onward)
+    other_threads = _numbers(waits.others)
+    # The waits of thread k are those from bounds[k] to bounds[k + 1].
     bounds = np.searchsorted(waits.threads, np.arange(len(calls.queues) + 1)).tolist()
     operation = int(np.lexsort((operations.starts, operations.ends))[-1])
     time = ends[operation]
@@ -244,21 +291,24 @@ def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits
         thread, time = call_threads[call], min(call_ends[call], start)
         add(time, start, LAUNCH_DELAY, operation)
         operation = NONE
+        # On the host the path goes back from wait to wait, until one was for an operation.
         while operation == NONE:
-            wait = bisect_right(times, time, bounds[thread], bounds[thread + 1]) - 1
-            if wait < bounds[thread] or times[wait] <= begin:
+            wait = bisect_right(wait_times, time, bounds[thread], bounds[thread + 1]) - 1
+            if wait < bounds[thread] or wait_times[wait] <= begin:
                 add(begin, time, HOST, thread)
                 break
-            add(times[wait], time, HOST, thread)
+            add(wait_times[wait], time, HOST, thread)
             operation, time = awaited[wait], onward[wait]
             if operation == NONE:
-                thread = others[wait]
+                thread = other_threads[wait]
             else:
-                add(time, times[wait], WAIT, waiting[wait])
-    return _Pieces(*np.frombuffer(pieces, np.int64).reshape(-1, 4)[::-1].T)
+                add(time, wait_times[wait], WAIT, waiting_calls[wait])
+    rows_backwards = np.frombuffer(pieces, np.int64).reshape(-1, 4)
+    return _Pieces(*rows_backwards[::-1].T)
 
 
 def _numbers(column: np.ndarray) -> "array[int]":
+    """Return the numbers of a column in an array of Python's, from which one is taken quickly."""
     # Taking one number out of NumPy's arrays takes ten times the time, and lists of a million four
     # times the room.
     numbers = array("q")
@@ -266,37 +316,36 @@ def _numbers(column: np.ndarray) -> "array[int]":
     return numbers
 
 
-def _on_host(calls: HostCalls, pieces: _Pieces) -> Iterator[np.ndarray]:
-    """Give the starts and ends of the path's stretches on the host, the innermost calls or NONE,
-    and the threads.
-    """
-    own, waits = pieces.only(HOST), pieces.only(WAIT)
-    found = [(waits.starts, waits.ends, waits.places, calls.queue_of[waits.places])]
-    limits = np.iinfo(np.int64)
-    calls_of = {int(calls.queue_of[places[0]]): places for places in groups_of(calls.queue_of)}
-    for pieces_of_thread in groups_of(own.places):
-        thread = int(own.places[pieces_of_thread[0]])
-        begins, running = innermost(calls, calls_of[thread])
-        # Before a thread's first call nothing runs.
-        edges, running = (
-            np.concatenate(([limits.min], begins, [limits.max])),
-            np.append(NONE, running),
-        )
-        starts, ends = own.starts[pieces_of_thread], own.ends[pieces_of_thread]
-        first = np.searchsorted(begins, starts, side="right")
-        counts = np.searchsorted(begins, ends) + 1 - first
-        piece_of = np.repeat(np.arange(len(starts)), counts)
-        place = (
-            first[piece_of]
-            + np.arange(len(piece_of))
-            - np.repeat(np.cumsum(counts) - counts, counts)
-        )
-        found.append(
-            (
-                np.maximum(edges[place], starts[piece_of]),
-                np.minimum(edges[place + 1], ends[piece_of]),
-                running[place],
-                np.full(len(place), thread),
+def _stretches_on_host(calls: HostCalls, pieces: _Pieces) -> _Stretches:
+    """Return the stretches of a path on the host, each with the innermost call that ran."""
+    waits, host_work = pieces.only(WAIT), pieces.only(HOST)
+    waiting_threads = calls.queue_of[waits.places]
+    columns = [_Stretches(waits.starts, waits.ends, waits.places, waiting_threads)]
+    calls_of_thread = {
+        int(calls.queue_of[places[0]]): places for places in groups_of(calls.queue_of)
+    }
+    for same_thread in groups_of(host_work.places):
+        thread = int(host_work.places[same_thread[0]])
+        times, running = innermost(calls, calls_of_thread[thread])
+        # From edge to edge one call is the innermost; before a thread's first call none is.
+        edges = np.concatenate(([EARLIEST], times, [LATEST]))
+        running = np.append(NONE, running)
+
+        # The pieces, cut at the edges: a row for each piece and each interval that it reaches into.
+        starts, ends = host_work.starts[same_thread], host_work.ends[same_thread]
+        first_interval = np.searchsorted(times, starts, side="right")
+        last_interval = np.searchsorted(times, ends)
+        counts = last_interval + 1 - first_interval
+        first_row = np.cumsum(counts) - counts
+        piece = np.repeat(np.arange(len(starts)), counts)
+        number_in_piece = np.arange(len(piece)) - first_row[piece]
+        interval = first_interval[piece] + number_in_piece
+        columns.append(
+            _Stretches(
+                starts=np.maximum(edges[interval], starts[piece]),
+                ends=np.minimum(edges[interval + 1], ends[piece]),
+                calls=running[interval],
+                threads=np.full(len(interval), thread),
             )
         )
-    return map(np.concatenate, zip(*found, strict=True))
+    return _Stretches(*map(np.concatenate, zip(*columns, strict=True)))

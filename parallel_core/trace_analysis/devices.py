@@ -57,13 +57,13 @@ class Work(NamedTuple):
     follows.
     """
     busy: int
-    """How long at least one of them ran; `compute` and `collective` likewise, of kernels and of
-    collectives.
-    """
+    """How long at least one of them ran."""
     compute: int
+    """How long at least one kernel ran that computes."""
     collective: int
+    """How long at least one collective ran."""
     hidden: int
-    """How long both ran."""
+    """How long a collective and such a kernel ran at the same time."""
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,15 @@ class QueueLength:
 def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
     """Compute the figures of every device of a case, by name; the host is none."""
     operations, device_of = np.flatnonzero(case.operations), case.device_of
-    masks = kernels(case)
-    found = []
-    for group in groups_of(device_of[operations]):
-        own = operations[group]
-        device, _ = case.spans.queues[device_of[own[0]]]
+    compute, collective = kernels(case)
+    rows = []
+    for same_device in groups_of(device_of[operations]):
+        on_device = operations[same_device]
+        device, _ = case.spans.queues[device_of[on_device[0]]]
         if device != HOST_DEVICE:
-            found.append(_figures(device, len(own), work_of(case, own, *masks)))
-    return tuple(sorted(found, key=lambda figures: queue_order(figures.device, "")))
+            work = work_of(case, on_device, compute, collective)
+            rows.append(_figures(device, len(on_device), work))
+    return tuple(sorted(rows, key=lambda figures: queue_order(figures.device, "")))
 
 
 def kernels(case: CaseSpans) -> tuple[np.ndarray, np.ndarray]:
@@ -158,19 +159,22 @@ def kernels(case: CaseSpans) -> tuple[np.ndarray, np.ndarray]:
 
 def named(case: CaseSpans, beginnings: tuple[str, ...]) -> np.ndarray:
     """Return the mask of a case's spans whose operators' names begin in one of some ways."""
-    of_operators = [name.startswith(beginnings) for name in case.spans.operators]
-    return np.array(of_operators, bool)[case.spans.operator_of]
+    is_named = [name.startswith(beginnings) for name in case.spans.operators]
+    return np.array(is_named, bool)[case.spans.operator_of]
 
 
-def work_of(case: CaseSpans, own: np.ndarray, compute: np.ndarray, collective: np.ndarray) -> Work:
+def work_of(
+    case: CaseSpans, places: np.ndarray, compute: np.ndarray, collective: np.ndarray
+) -> Work:
     """Add up what the operations at some places did, by the masks that `kernels` returns."""
-    computing, exchanging = case.covered(own[compute[own]]), case.covered(own[collective[own]])
+    computing = case.covered(places[compute[places]])
+    exchanging = case.covered(places[collective[places]])
     return Work(
-        int(np.ptp(case.intervals(own))) if len(own) else 0,
-        total_length(case.covered(own)),
-        total_length(computing),
-        total_length(exchanging),
-        total_length(intersection(exchanging, computing)),
+        whole=int(np.ptp(case.intervals(places))) if len(places) else 0,
+        busy=total_length(case.covered(places)),
+        compute=total_length(computing),
+        collective=total_length(exchanging),
+        hidden=total_length(intersection(exchanging, computing)),
     )
 
 
@@ -179,19 +183,27 @@ def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
     they took as long.
     """
     spans, lengths = case.spans.select(case.operations), case.lengths[case.operations]
-    whole = int(lengths.sum())
-    found = []
-    for own in groups_of(spans.name_of.astype(np.int64) * len(KINDS) + spans.kinds):
-        one, taken = spans[int(own[0])], int(lengths[own].sum())
-        if taken:
-            seconds, longest = in_seconds(taken), in_seconds(lengths[own].max())
-            mean = seconds / len(own)
-            found.append(
-                OperationFigures(
-                    one.name, one.kind, len(own), seconds, mean, longest, taken / whole
-                )
+    time_of_all = int(lengths.sum())
+    # A number for each name and kind.
+    name_and_kind = spans.name_of.astype(np.int64) * len(KINDS) + spans.kinds
+    rows = []
+    for operations in groups_of(name_and_kind):
+        first = spans[int(operations[0])]
+        time = int(lengths[operations].sum())
+        if time == 0:
+            continue
+        rows.append(
+            OperationFigures(
+                name=first.name,
+                kind=first.kind,
+                operations=len(operations),
+                seconds=in_seconds(time),
+                mean_seconds=in_seconds(time) / len(operations),
+                longest_seconds=in_seconds(lengths[operations].max()),
+                share=time / time_of_all,
             )
-    return tuple(sorted(found, key=lambda row: (-row.seconds, row.name)))
+        )
+    return tuple(sorted(rows, key=lambda row: (-row.seconds, row.name)))
 
 
 def queue_idleness(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> tuple[QueueIdleness, ...]:
@@ -199,7 +211,8 @@ def queue_idleness(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> tuple[Q
     nanoseconds.
     """
     return tuple(
-        _idleness(case, device, queue, own, kernel_delay) for device, queue, own in _by_name(case)
+        _idleness(case, device, queue, places, kernel_delay)
+        for device, queue, places in _queues_by_name(case)
     )
 
 
@@ -207,15 +220,18 @@ def queue_lengths(case: CaseSpans) -> tuple[QueueLength, ...]:
     """Compute the length of every device's queue of a case, by name; queues without known launches
     are left out.
     """
-    known = case.operations & case.linked
-    return tuple(
-        _length(device, queue, case.spans.launched[linked], case.spans.starts[linked])
-        for device, queue, own in _by_name(case)
-        if len(linked := own[known[own]])
-    )
+    has_launch = case.operations & case.linked
+    rows = []
+    for device, queue, places in _queues_by_name(case):
+        launched = places[has_launch[places]]
+        if len(launched):
+            launches, starts = case.spans.launched[launched], case.spans.starts[launched]
+            rows.append(_length(device, queue, launches, starts))
+    return tuple(rows)
 
 
 def _figures(device: str, operations: int, work: Work) -> DeviceFigures:
+    """Write the work of a device's operations, of which there is a number, in seconds."""
     return DeviceFigures(
         device=device,
         operations=operations,
@@ -229,45 +245,57 @@ def _figures(device: str, operations: int, work: Work) -> DeviceFigures:
     )
 
 
-def _by_name(case: CaseSpans) -> Iterator[tuple[str, str, np.ndarray]]:
+def _queues_by_name(case: CaseSpans) -> Iterator[tuple[str, str, np.ndarray]]:
     """Give the devices' queues by name, and the places of their spans."""
-    places = dict(zip(case.spans.queues, groups_of(case.spans.queue_of), strict=True))
-    for device, queue in sorted(places, key=lambda queue: queue_order(*queue)):
+    places_of = dict(zip(case.spans.queues, groups_of(case.spans.queue_of), strict=True))
+    for device, queue in sorted(places_of, key=lambda queue: queue_order(*queue)):
         if device != HOST_DEVICE:
-            yield device, queue, places[device, queue]
+            yield device, queue, places_of[device, queue]
 
 
 def _idleness(
-    case: CaseSpans, device: str, queue: str, own: np.ndarray, kernel_delay: int
+    case: CaseSpans, device: str, queue: str, places: np.ndarray, kernel_delay: int
 ) -> QueueIdleness:
-    starts, ends = case.intervals(own).T
-    launched, ended = case.spans.launched[own][1:], np.maximum.accumulate(ends)[:-1]
+    """Divide the gaps of one queue, whose spans stand at some places."""
+    starts, ends = case.intervals(places).T
+    # Each operation but the first, and when all before it had ended.
+    launched = case.spans.launched[places][1:]
+    ended = np.maximum.accumulate(ends)[:-1]
     idle = starts[1:] - ended
-    gap = idle > 0
+    is_gap = idle > 0
     # What was never seen to be launched has the smallest number there is.
-    host = gap & (launched > ended)
-    kernel = gap & ~host & (idle < kernel_delay)
-    kinds = (gap, host, kernel, gap & ~host & ~kernel)
-    whole, *seconds = (in_seconds(idle[kind].sum()) for kind in kinds)
-    _, *counts = (int(kind.sum()) for kind in kinds)
+    is_host_wait = is_gap & (launched > ended)
+    is_kernel_wait = is_gap & ~is_host_wait & (idle < kernel_delay)
+    is_other_wait = is_gap & ~is_host_wait & ~is_kernel_wait
     return QueueIdleness(
-        device, queue, whole, seconds[0], seconds[1], seconds[2], counts[0], counts[1], counts[2]
+        device=device,
+        queue=queue,
+        idle_seconds=in_seconds(idle[is_gap].sum()),
+        host_wait_seconds=in_seconds(idle[is_host_wait].sum()),
+        kernel_wait_seconds=in_seconds(idle[is_kernel_wait].sum()),
+        other_wait_seconds=in_seconds(idle[is_other_wait].sum()),
+        host_waits=int(is_host_wait.sum()),
+        kernel_waits=int(is_kernel_wait.sum()),
+        other_waits=int(is_other_wait.sum()),
     )
 
 
 def _length(device: str, queue: str, launched: np.ndarray, starts: np.ndarray) -> QueueLength:
+    """Return how long one queue was, whose operations were launched and started at some times."""
     times = np.concatenate((launched, starts))
     changes = np.repeat(np.array([1, -1]), len(starts))
+    # Stable: of changes at the same time launches come first.
     order = np.argsort(times, kind="stable")
-    times, lengths = times[order], np.cumsum(changes[order])
-    lasted = np.diff(times)
-    whole = int(lasted.sum())
+    lengths = np.cumsum(changes[order])
+    lasted = np.diff(times[order])
+    time = int(lasted.sum())
+    # Times of a day in nanoseconds, times lengths of thousands, still fit in 64 bits.
+    length_times_time = int((lasted * lengths[:-1]).sum())
     return QueueLength(
         device=device,
         queue=queue,
         operations=len(starts),
-        # Times of a day in nanoseconds, times lengths of thousands, still fit in 64 bits.
-        mean_length=int((lasted * lengths[:-1]).sum()) / whole if whole else 0.0,
+        mean_length=length_times_time / time if time else 0.0,
         mean_length_at_changes=int(lengths.sum()) / len(lengths),
         longest=int(lengths.max()),
     )

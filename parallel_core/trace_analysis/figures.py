@@ -29,7 +29,6 @@ from parallel_core.trace_analysis.case_spans import (
     calls_of,
     cases_of,
     clip,
-    gaps,
     groups_of,
     intersection,
     total_length,
@@ -110,8 +109,9 @@ class CaseFigures:
     """Devices' queues by name, then the host's."""
     kinds: tuple[KindFigures, ...]
     compute_seconds: float
-    """How long at least one queue computed; `communication_seconds` likewise."""
+    """How long at least one queue computed."""
     communication_seconds: float
+    """How long at least one queue copied or exchanged."""
     hidden_seconds: float
     """How much of that lay under computation."""
     hidden_share: float | None
@@ -190,10 +190,14 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
     hidden_exchanges = [device.hidden for device in exchanges_by_device(case)]
     hidden = total_length(union(hidden_copies, *hidden_exchanges))
     shorter = min(compute, communication)
+    (parts,) = parts_of(case, [(case.start, case.end)])
     returned = _control_returned(case)
-    by_device = device_figures(case)
-    exchanged = sum((one.collective_seconds for one in by_device), 0.0)
-    under = sum((one.hidden_collective_seconds for one in by_device), 0.0)
+    dispatch_fraction = None
+    if returned is not None and case.nanoseconds:
+        dispatch_fraction = returned / case.nanoseconds
+    devices = device_figures(case)
+    collective = sum((device.collective_seconds for device in devices), 0.0)
+    hidden_collective = sum((device.hidden_collective_seconds for device in devices), 0.0)
     return CaseFigures(
         case=case.name,
         seconds=case.seconds,
@@ -208,18 +212,16 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         working_seconds=in_seconds(total_length(union(times.working, communicating))),
         queues_at_once=_at_once(case, case.spans.queue_of),
         devices_at_once=_at_once(case, case.device_of),
-        parts=parts_of(case, [(case.start, case.end)])[0],
+        parts=parts,
         unhidden=unhidden(case),
         waits=_launch_waits(case),
         control_returned_seconds=None if returned is None else in_seconds(returned),
-        dispatch_fraction=returned / case.nanoseconds
-        if returned is not None and case.nanoseconds
-        else None,
+        dispatch_fraction=dispatch_fraction,
         critical_path=path_summary(case),
-        collective_seconds=exchanged,
-        hidden_collective_seconds=under,
-        hidden_collective_share=under / exchanged if exchanged else None,
-        devices=by_device,
+        collective_seconds=collective,
+        hidden_collective_seconds=hidden_collective,
+        hidden_collective_share=hidden_collective / collective if collective else None,
+        devices=devices,
         idleness=queue_idleness(case, kernel_delay),
         queue_lengths=queue_lengths(case),
         operations=operations_by_name(case),
@@ -229,34 +231,34 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
 
 
 def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
+    """Compute the figures of every queue, those of devices by name, then the host's."""
     rows = []
     waits_of_threads = _waits_in_calls(case)
-    of_queues = zip(case.spans.queues, groups_of(case.spans.queue_of), strict=True)
-    for (device, queue), own in of_queues:
-        working = case.covered(own[~case.waits[own]])
+    places_of_queues = groups_of(case.spans.queue_of)
+    for (device, queue), places in zip(case.spans.queues, places_of_queues, strict=True):
+        working = case.covered(places[~case.waits[places]])
         waiting = waits_of_threads.get((device, queue), NO_INTERVALS)
-        covered = union(case.intervals(own), waiting)
-        free = gaps(covered, covered[0, 0], covered[-1, 1]) if len(covered) else covered
-        idle = free[:, 1] - free[:, 0]
+        covered = union(case.intervals(places), waiting)
+        gap_lengths = covered[1:, 0] - covered[:-1, 1]
         busy = total_length(working) - total_length(intersection(working, waiting))
         rows.append(
             QueueFigures(
                 device=device,
                 queue=queue,
-                spans=len(own),
+                spans=len(places),
                 busy_seconds=in_seconds(busy),
                 busy_share=busy / case.nanoseconds if case.nanoseconds else 0.0,
                 waiting_seconds=in_seconds(total_length(covered) - busy),
-                gaps=len(idle),
-                gap_seconds=in_seconds(idle.sum()),
-                longest_gap_seconds=in_seconds(idle.max(initial=0)),
+                gaps=len(gap_lengths),
+                gap_seconds=in_seconds(gap_lengths.sum()),
+                longest_gap_seconds=in_seconds(gap_lengths.max(initial=0)),
             )
         )
-    return tuple(
-        sorted(
-            rows, key=lambda row: (row.device == HOST_DEVICE, queue_order(row.device, row.queue))
-        )
-    )
+
+    def order(row: QueueFigures) -> tuple[object, ...]:
+        return row.device == HOST_DEVICE, queue_order(row.device, row.queue)
+
+    return tuple(sorted(rows, key=order))
 
 
 def _waits_in_calls(case: CaseSpans) -> dict[Queue, np.ndarray]:
@@ -265,32 +267,42 @@ def _waits_in_calls(case: CaseSpans) -> dict[Queue, np.ndarray]:
     if calls is None:
         return {}
     waits = np.flatnonzero(calls.roles >= ROLES.index("wait for a device"))
-    found = {}
-    for group in groups_of(calls.queue_of[waits]):
-        own = waits[group]
-        waited = union(np.stack((calls.starts[own], calls.ends[own]), axis=1))
-        thread = calls.queues[calls.queue_of[own[0]]]
-        found[HOST_DEVICE, thread] = clip(waited, case.start, case.end)
-    return found
+    waits_of_threads = {}
+    for same_thread in groups_of(calls.queue_of[waits]):
+        on_thread = waits[same_thread]
+        waited = union(np.stack((calls.starts[on_thread], calls.ends[on_thread]), axis=1))
+        thread = calls.queues[calls.queue_of[on_thread[0]]]
+        waits_of_threads[HOST_DEVICE, thread] = clip(waited, case.start, case.end)
+    return waits_of_threads
 
 
 def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
-    by_kind = ((kind, case.lengths[case.of_kind(kind)]) for kind in KINDS)
-    return tuple(
-        KindFigures(kind, len(lengths), in_seconds(lengths.sum()) / len(lengths))
-        for kind, lengths in by_kind
-        if len(lengths)
-    )
+    """Compute the figures of every kind of which there are spans."""
+    rows = []
+    for kind in KINDS:
+        lengths = case.lengths[case.of_kind(kind)]
+        count = len(lengths)
+        if count:
+            rows.append(KindFigures(kind, count, in_seconds(lengths.sum()) / count))
+    return tuple(rows)
 
 
 def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
+    """Return how many groups of operations ran at the same time, on average while any did.
+
+    `group_of` has the number of each span's group: its queue, or its device.
+    """
     operations = np.flatnonzero(case.operations)
-    groups = [case.covered(operations[own]) for own in groups_of(group_of[operations])]
-    working = total_length(union(*groups)) if groups else 0
-    return sum(map(total_length, groups)) / working if working else None
+    if len(operations) == 0:
+        return None
+    covered = [case.covered(operations[group]) for group in groups_of(group_of[operations])]
+    time_of_groups = sum(map(total_length, covered))
+    time_of_any = total_length(union(*covered))
+    return time_of_groups / time_of_any if time_of_any else None
 
 
 def _launch_waits(case: CaseSpans) -> LaunchWaits | None:
+    """Return how long operations waited for their start; None if no launch is known."""
     waited = (case.spans.starts - case.spans.launched)[case.operations & case.linked]
     if len(waited) == 0:
         return None
@@ -301,6 +313,7 @@ def _launch_waits(case: CaseSpans) -> LaunchWaits | None:
 
 
 def _control_returned(case: CaseSpans) -> int | None:
+    """Return after how many nanoseconds the host had done all but the case's last wait."""
     spans, calls = case.spans, calls_of(case.spans, case.waits)
     if len(calls) == 0:
         return None

@@ -20,6 +20,7 @@ import re
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ SYNCHRONOUS = 0.9
 themselves.
 """
 MAX_PASSES = 10
-"""Calls that end after those that they began in are cut; so many in each other are."""
+"""How often calls are cut that end after those that they began in."""
 EARLIEST = np.iinfo(np.int64).min
 
 
@@ -63,28 +64,34 @@ class HostWaits(NamedTuple):
 
 def linked_waits(calls: HostCalls, operations: Operations) -> HostWaits:
     """Find all waits of the host for operations, and of its threads for each other. O(n log n)."""
-    waits = _for_operations(calls, operations, *_waits(calls, operations))
-    copies = _for_operations(calls, operations, *_blocking_copies(calls, operations))
-    threads, times, others = _between_threads(calls)
-    none = np.full(len(threads), NONE)
-    return _in_order(waits, copies, HostWaits(threads, times, none, none, times, others))
+    waiting, awaited = _waits(calls, operations)
+    copying, copies = _blocking_copies(calls, operations)
+    return _in_order(
+        _for_operations(calls, operations, waiting, awaited),
+        _for_operations(calls, operations, copying, copies),
+        _between_threads(calls),
+    )
 
 
 def waits_by_time(
     case: CaseSpans, calls: HostCalls, host: np.ndarray, operations: Operations
 ) -> HostWaits:
-    """Find the operation that ended last in each wait of the host's spans, which stand at some
-    places. O(n log n).
+    """Find the operation that ended last in each wait of the host. O(n log n).
+
+    `host` are the places of the host's spans in the case, and `calls` are the same spans.
     """
-    waited = np.flatnonzero(case.waits[host])
-    awaited = last_ended(operations.starts, operations.ends, calls.ends[waited])
-    during = (awaited >= 0) & (operations.ends[awaited] > calls.starts[waited])
-    waits = _for_operations(calls, operations, waited[during], awaited[during])
+    waiting = np.flatnonzero(case.waits[host])
+    awaited = last_ended(operations.starts, operations.ends, calls.ends[waiting])
+    ended_meanwhile = (awaited != NONE) & (operations.ends[awaited] > calls.starts[waiting])
+    waits = _for_operations(calls, operations, waiting[ended_meanwhile], awaited[ended_meanwhile])
 
     # What begins and ends within the call that launched it was perhaps computed by that call.
     launched_by = operations.calls
-    begins, ends = (np.append(times, 0)[launched_by] for times in (calls.starts, calls.ends))
-    is_within = (launched_by >= 0) & (operations.starts >= begins) & (operations.ends <= ends)
+    # The last entry is for operations whose call is NONE.
+    call_start = np.append(calls.starts, 0)[launched_by]
+    call_end = np.append(calls.ends, 0)[launched_by]
+    starts_within = (launched_by != NONE) & (operations.starts >= call_start)
+    is_within = starts_within & (operations.ends <= call_end)
     computed = np.array([], np.intp)
     if is_within.sum() > SYNCHRONOUS * len(is_within):
         computed = np.flatnonzero(is_within)
@@ -93,58 +100,67 @@ def waits_by_time(
 
 
 def _for_operations(
-    calls: HostCalls, operations: Operations, waited: np.ndarray, awaited: np.ndarray
+    calls: HostCalls, operations: Operations, waiting: np.ndarray, awaited: np.ndarray
 ) -> HostWaits:
     """Return the waits of some calls, each for an operation, until the calls' ends."""
-    until = calls.ends[waited]
-    ended = np.minimum(operations.ends[awaited], until)
+    until = calls.ends[waiting]
     return HostWaits(
-        calls.queue_of[waited], until, awaited, waited, ended, np.full(len(waited), NONE)
+        threads=calls.queue_of[waiting],
+        times=until,
+        operations=awaited,
+        calls=waiting,
+        onward=np.minimum(operations.ends[awaited], until),
+        others=np.full(len(waiting), NONE),
     )
 
 
 def _in_order(*waits: HostWaits) -> HostWaits:
     """Put all waits into one, thread by thread, in the order of time."""
-    joined = HostWaits(*(np.concatenate(column) for column in zip(*waits, strict=True)))
+    joined = HostWaits(*map(np.concatenate, zip(*waits, strict=True)))
     order = np.lexsort((joined.times, joined.threads))
     return HostWaits(*(column[order] for column in joined))
 
 
 def _waits(calls: HostCalls, operations: Operations) -> tuple[np.ndarray, np.ndarray]:
     """Return the calls that waited for an operation, and the operations."""
-    waits = np.flatnonzero(calls.roles >= ROLES.index("wait for a device"))
-    until = calls.starts[waits].copy()
-    numbers = {queue.name: number for number, queue in enumerate(operations.queues)}
-    preferred = _launched_on_last(calls, operations, waits)
-    others: dict[str, list[int]] = defaultdict(list)
+    places = np.flatnonzero(calls.roles >= ROLES.index("wait for a device"))
+    until = calls.starts[places].copy()
+    preferred_queue = _launched_on_last(calls, operations, places)
+    queue_numbers = {queue.name: number for number, queue in enumerate(operations.queues)}
+    for_any_queue: dict[str, list[int]] = defaultdict(list)
     """By device, the waits that may be for any of its queues."""
-    for wait, place in enumerate(waits.tolist()):
-        known = calls.known_waits.get(place)
-        if known is None:
-            others[ANY_DEVICE].append(wait)
+    for wait, place in enumerate(places.tolist()):
+        known_wait = calls.known_waits.get(place)
+        if known_wait is None:
+            for_any_queue[ANY_DEVICE].append(wait)
             continue
-        if known.recorded is not None:
-            until[wait] = known.recorded
-        if known.queue is not None:
-            preferred[wait] = numbers.get((known.device, known.queue), NONE)
+        device, queue = known_wait.device, known_wait.queue
+        if known_wait.recorded is not None:
+            until[wait] = known_wait.recorded
+        if queue is not None:
+            preferred_queue[wait] = queue_numbers.get((device, queue), NONE)
             continue
-        others[known.device].append(wait)
-        if operations.queues[preferred[wait]].name[0] != known.device:
-            preferred[wait] = NONE
-    asked = _Waits(until, calls.starts[waits], calls.ends[waits])
-    best = np.full(len(waits), NONE)
+        for_any_queue[device].append(wait)
+        preferred_device, _ = operations.queues[preferred_queue[wait]].name
+        if preferred_device != device:
+            preferred_queue[wait] = NONE
+
+    waits = _Waits(until, calls.starts[places], calls.ends[places])
+    awaited = np.full(len(places), NONE)
     # The queue that is known, or that the thread launched on last, outdoes all others.
-    for alike in groups_of(preferred):
-        number = preferred[alike[0]]
-        if number != NONE:
-            last = operations.queues[number].last_before(until[alike])
-            waited = asked.of(alike).may_be_for(operations, last)
-            best[alike[waited]] = last[waited]
-    for device, undecided in others.items():
-        still = np.array([wait for wait in undecided if best[wait] == NONE], np.intp)
+    for same_queue in groups_of(preferred_queue):
+        number = preferred_queue[same_queue[0]]
+        if number == NONE:
+            continue
+        last = operations.queues[number].last_before(until[same_queue])
+        has_waited = waits.select(same_queue).may_be_for(operations, last)
+        awaited[same_queue[has_waited]] = last[has_waited]
+    for device, waits_on_device in for_any_queue.items():
+        undecided = np.array([wait for wait in waits_on_device if awaited[wait] == NONE], np.intp)
         queues = [queue for queue in operations.queues if device in (ANY_DEVICE, queue.name[0])]
-        best[still] = _ended_last(operations, queues, asked.of(still))
-    return waits[best >= 0], best[best >= 0]
+        awaited[undecided] = _ended_last(operations, queues, waits.select(undecided))
+    has_waited = awaited != NONE
+    return places[has_waited], awaited[has_waited]
 
 
 class _Waits(NamedTuple):
@@ -154,15 +170,19 @@ class _Waits(NamedTuple):
     begins: np.ndarray
     ends: np.ndarray
 
-    def of(self, numbers: np.ndarray) -> "_Waits":
+    def select(self, numbers: np.ndarray) -> "_Waits":
         """Return those of some numbers."""
         return _Waits(*(column[numbers] for column in self))
 
     def may_be_for(self, operations: Operations, awaited: np.ndarray) -> np.ndarray:
-        """Return which waits may be for an operation each, or NONE: it ended during the wait."""
+        """Return whether each wait may be for its operation, which is one or NONE.
+
+        It may if the operation ended during the wait.
+        """
         ends = operations.ends[awaited]
-        ended = (self.begins < ends) & (ends <= self.ends + CLOCKS_DIFFER)
-        return (awaited >= 0) & ended & (operations.starts[awaited] < self.ends)
+        ended_meanwhile = (self.begins < ends) & (ends <= self.ends + CLOCKS_DIFFER)
+        had_begun = operations.starts[awaited] < self.ends
+        return (awaited != NONE) & ended_meanwhile & had_begun
 
 
 def _ended_last(operations: Operations, queues: Sequence[Queue], waits: _Waits) -> np.ndarray:
@@ -171,45 +191,65 @@ def _ended_last(operations: Operations, queues: Sequence[Queue], waits: _Waits) 
     A queue's last operation is the one of those launched until then that ends last. Of ends at one
     time, the first queue's counts. O(n log n).
     """
-    order = np.argsort(waits.until, kind="stable")
-    found = np.full(len(order), NONE)
+    by_time = np.argsort(waits.until, kind="stable")
+    awaited = np.full(len(by_time), NONE)
     starts, begins, ends = operations.starts, waits.begins.tolist(), waits.ends.tolist()
-    # A queue's last operation by the time of its end, sorted; the first queue stands last.
+    changes = _last_operations(queues, waits.until[by_time])
+    changed_queues, changed_to = changes.queues.tolist(), changes.operations.tolist()
+    bounds = np.searchsorted(changes.times, np.arange(len(by_time) + 1)).tolist()
+
+    # The queues' last operations: (end, minus the queue's number, operation), sorted.
     by_end: list[tuple[int, int, int]] = []
-    entries: dict[int, tuple[int, int, int]] = {}
-    changes = _last_operations(queues, waits.until[order])
-    change = next(changes, None)
-    for turn, wait in enumerate(order.tolist()):
-        while change is not None and change[0] == turn:
-            _, number, operation = change
-            if number in entries:
-                del by_end[bisect_left(by_end, entries[number])]
-            entries[number] = (int(operations.ends[operation]), -number, operation)
-            insort(by_end, entries[number])
-            change = next(changes, None)
-        place = bisect_right(by_end, (ends[wait] + CLOCKS_DIFFER, 1))
-        while place > 0 and by_end[place - 1][0] > begins[wait]:
-            place -= 1
-            operation = by_end[place][2]
-            if starts[operation] < ends[wait]:
-                found[wait] = operation
+    entry_of_queue: dict[int, tuple[int, int, int]] = {}
+    for turn, wait in enumerate(by_time.tolist()):
+        for change in range(bounds[turn], bounds[turn + 1]):
+            queue, operation = changed_queues[change], changed_to[change]
+            if queue in entry_of_queue:
+                del by_end[bisect_left(by_end, entry_of_queue[queue])]
+            entry = (int(operations.ends[operation]), -queue, operation)
+            insort(by_end, entry)
+            entry_of_queue[queue] = entry
+
+        # Of those that ended during the wait, the last one that had begun before the wait ended.
+        behind_all_at_that_time = (ends[wait] + CLOCKS_DIFFER, 1)
+        position = bisect_right(by_end, behind_all_at_that_time) - 1
+        while position >= 0:
+            end, _, operation = by_end[position]
+            if end <= begins[wait]:
                 break
-    return found
+            if starts[operation] < ends[wait]:
+                awaited[wait] = operation
+                break
+            position -= 1
+    return awaited
 
 
-def _last_operations(queues: Sequence[Queue], times: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Give at which of some times, in order, which queue has another last operation, and which."""
-    turns, numbers, lasts = [], [], []
+class _Changes(NamedTuple):
+    """From when on queues have another last operation, in the order of time; an entry for each in
+    all arrays.
+    """
+
+    times: np.ndarray
+    """By the places of the times that were asked for."""
+    queues: np.ndarray
+    """The numbers of the queues."""
+    operations: np.ndarray
+    """Their last operations from then on."""
+
+
+def _last_operations(queues: Sequence[Queue], times: np.ndarray) -> _Changes:
+    """Return at which of some times, in order, queues have another last operation."""
+    changes_by_queue = [_Changes(*np.zeros((3, 0), np.int64))]
     for number, queue in enumerate(queues):
-        turn = np.searchsorted(times, queue.launched)
-        counts = (turn < len(times)) & np.append(turn[1:] > turn[:-1], True)
-        turns.append(turn[counts])
-        numbers.append(np.full(int(counts.sum()), number))
-        lasts.append(queue.last[counts])
-    if queues:
-        order = np.argsort(np.concatenate(turns), kind="stable")
-        columns = (np.concatenate(column)[order] for column in (turns, numbers, lasts))
-        yield from zip(*(column.tolist() for column in columns), strict=True)
+        first_time = np.searchsorted(times, queue.launched)
+        # Of several launches between two times, the latest counts.
+        is_latest = np.append(first_time[1:] > first_time[:-1], True)
+        counts = (first_time < len(times)) & is_latest
+        numbers = np.full(int(counts.sum()), number)
+        changes_by_queue.append(_Changes(first_time[counts], numbers, queue.last[counts]))
+    changes = _Changes(*map(np.concatenate, zip(*changes_by_queue, strict=True)))
+    order = np.argsort(changes.times, kind="stable")
+    return _Changes(*(column[order] for column in changes))
 
 
 def _launched_on_last(calls: HostCalls, operations: Operations, waits: np.ndarray) -> np.ndarray:
@@ -219,45 +259,55 @@ def _launched_on_last(calls: HostCalls, operations: Operations, waits: np.ndarra
     queue_of = np.empty(len(operations.places), np.intp)
     for number, queue in enumerate(operations.queues):
         queue_of[queue.operations] = number
-    launches = np.flatnonzero(operations.calls >= 0)
-    threads = calls.queue_of[operations.calls[launches]]
-    order = np.lexsort((operations.launched[launches], threads))
-    launches, threads = launches[order], threads[order]
-    launches_of = {int(threads[group[0]]): launches[group] for group in groups_of(threads)}
+
+    # The operations that each thread launched, in the order of their launches.
+    launched = np.flatnonzero(operations.calls != NONE)
+    threads = calls.queue_of[operations.calls[launched]]
+    order = np.lexsort((operations.launched[launched], threads))
+    launched, threads = launched[order], threads[order]
+    launched_by_thread = {
+        int(threads[same_thread[0]]): launched[same_thread] for same_thread in groups_of(threads)
+    }
+
     last_queue = np.full(len(waits), NONE)
-    of_queue = np.flatnonzero(calls.roles[waits] != ROLES.index("wait for a device"))
-    for group in groups_of(calls.queue_of[waits[of_queue]]):
-        asking = of_queue[group]
-        of_thread = launches_of.get(int(calls.queue_of[waits[asking[0]]]))
-        if of_thread is not None:
-            launched = operations.launched[of_thread]
-            reached = np.searchsorted(launched, calls.starts[waits[asking]]) - 1
-            last_queue[asking] = np.where(reached >= 0, queue_of[of_thread[reached]], NONE)
+    not_for_device = np.flatnonzero(calls.roles[waits] != ROLES.index("wait for a device"))
+    waiting_threads = calls.queue_of[waits]
+    for same_thread in groups_of(waiting_threads[not_for_device]):
+        numbers = not_for_device[same_thread]
+        by_thread = launched_by_thread.get(int(waiting_threads[numbers[0]]))
+        if by_thread is None:
+            continue
+        wait_starts = calls.starts[waits[numbers]]
+        latest = np.searchsorted(operations.launched[by_thread], wait_starts) - 1
+        last_queue[numbers] = np.where(latest >= 0, queue_of[by_thread[latest]], NONE)
     return last_queue
 
 
 def _blocking_copies(calls: HostCalls, operations: Operations) -> tuple[np.ndarray, np.ndarray]:
     """Return the calls that copied until the copy was over, and the copies."""
-    launched = np.flatnonzero(operations.calls >= 0)
-    copies = launched[calls.roles[operations.calls[launched]] == ROLES.index("copy")]
-    call, ends = operations.calls[copies], operations.ends[copies]
-    blocked = (calls.starts[call] < ends) & (ends <= calls.ends[call])
-    return call[blocked], copies[blocked]
+    launched = np.flatnonzero(operations.calls != NONE)
+    roles = calls.roles[operations.calls[launched]]
+    copies = launched[roles == ROLES.index("copy")]
+    copying, ends = operations.calls[copies], operations.ends[copies]
+    blocked = (calls.starts[copying] < ends) & (ends <= calls.ends[copying])
+    return copying[blocked], copies[blocked]
 
 
-def _between_threads(calls: HostCalls) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the threads and times where one without calls goes on with another, and the other."""
-    of_autograd = np.array([AUTOGRAD.fullmatch(name) is not None for name in calls.names], bool)
-    operators = calls.roles == ROLES.index("operator")
-    autograd = set(np.unique(calls.queue_of[operators & of_autograd[calls.name_of]]).tolist())
-    others = set(np.unique(calls.queue_of[operators]).tolist()) - autograd
-    columns = [np.zeros((0, 3), np.int64)]
-    if autograd and others:
+def _between_threads(calls: HostCalls) -> HostWaits:
+    """Return where a thread without calls goes on with another one."""
+    names_autograd = np.array([AUTOGRAD.fullmatch(name) is not None for name in calls.names], bool)
+    is_operator = calls.roles == ROLES.index("operator")
+    is_of_autograd = is_operator & names_autograd[calls.name_of]
+    autograd_threads = set(np.unique(calls.queue_of[is_of_autograd]).tolist())
+    other_threads = set(np.unique(calls.queue_of[is_operator]).tolist()) - autograd_threads
+    handovers = [np.zeros((0, 3), np.int64)]
+    if autograd_threads and other_threads:
         busy = _busy(calls)
-        columns += _handovers(busy, autograd, others)
-        columns += _handovers(busy, others, autograd)
-    threads, times, continued = np.concatenate(columns).T
-    return threads, times, continued
+        handovers += _handovers(busy, autograd_threads, other_threads)
+        handovers += _handovers(busy, other_threads, autograd_threads)
+    threads, times, others = np.concatenate(handovers).T
+    none = np.full(len(threads), NONE)
+    return HostWaits(threads, times, operations=none, calls=none, onward=times, others=others)
 
 
 def _handovers(
@@ -274,55 +324,63 @@ def _handovers(
     for thread in waiting:
         idle_from = np.concatenate(([EARLIEST], busy[thread][:-1, 1]))
         idle_until = busy[thread][:, 0]
-        last = np.searchsorted(ended, idle_until, side="right") - 1
-        last = last[(last >= 0) & (ended[last] > idle_from)]
-        yield np.stack((np.full(len(last), thread), ended[last], worker_of[last]), axis=1)
+        latest = np.searchsorted(ended, idle_until, side="right") - 1
+        ended_meanwhile = (latest >= 0) & (ended[latest] > idle_from)
+        latest = latest[ended_meanwhile]
+        yield np.stack((np.full(len(latest), thread), ended[latest], worker_of[latest]), axis=1)
 
 
 def _busy(calls: HostCalls) -> Mapping[int, np.ndarray]:
     """Return by threads when they were in a call, as interval sets."""
     places = np.flatnonzero(calls.roles != ROLES.index("annotation"))
     busy = {}
-    for group in groups_of(calls.queue_of[places]):
-        of_thread = places[group]
-        times = np.stack((calls.starts[of_thread], calls.ends[of_thread]), axis=1)
-        busy[int(calls.queue_of[of_thread[0]])] = union(times)
+    for same_thread in groups_of(calls.queue_of[places]):
+        on_thread = places[same_thread]
+        times = np.stack((calls.starts[on_thread], calls.ends[on_thread]), axis=1)
+        busy[int(calls.queue_of[on_thread[0]])] = union(times)
     return busy
 
 
 def innermost(calls: HostCalls, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return from when on which call of a thread is the innermost one: its place, or NONE.
+    """Return times in order, and the place of a thread's innermost call from each on, or NONE.
 
     `places` are those of all calls of the thread. O(n log n).
     """
     places = places[calls.ends[places] > calls.starts[places]]
+    # By their start; of those that begin together, outer ones come before inner ones.
     places = places[np.lexsort((-calls.ends[places], calls.starts[places]))]
     begins, ends = calls.starts[places], calls.ends[places]
+    # A call that ends after the one around it is cut at that one's end, which may change what is
+    # around others.
     for _ in range(MAX_PASSES):
         depths, outer = _nesting(begins, ends)
-        cut = np.where(outer >= 0, np.minimum(ends, ends[outer]), ends)
-        if np.array_equal(cut, ends):
+        cut_ends = np.where(outer != NONE, np.minimum(ends, ends[outer]), ends)
+        if np.array_equal(cut_ends, ends):
             break
-        ends = cut
+        ends = cut_ends
+
+    # Where a call begins, it is the innermost one; where it ends, the one around it is.
     numbers = np.arange(len(places))
     times, running = np.concatenate((begins, ends)), np.concatenate((numbers, outer))
     # At one time, ends come before begins, inner ends before outer ones, and outer begins before
     # inner ones.
-    order = np.lexsort((np.concatenate((numbers, -1 - depths)), times))
+    rank = np.concatenate((numbers, -1 - depths))
+    order = np.lexsort((rank, times))
     times, running = times[order], running[order]
-    lasting = np.append(times[1:] > times[:-1], True)[: len(times)]
-    times, running = times[lasting], running[lasting]
+    # Of several changes at one time the last one counts.
+    is_last = np.append(times[1:] > times[:-1], True)[: len(times)]
+    times, running = times[is_last], running[is_last]
     return times, np.append(places, NONE)[running]
 
 
 def _nesting(begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many calls each one lies in, and the place of the innermost of them, or -1."""
-    depths = np.arange(len(begins)) - np.searchsorted(np.sort(ends), begins, side="right")
-    outer = np.full(len(begins), -1)
-    above, *levels = groups_of(depths) or [np.zeros(0, np.intp)]
-    for level in levels:
+    """Return how many calls each one lies in, and the place of the innermost of them, or NONE."""
+    # In those that began before it and have not ended.
+    ended = np.searchsorted(np.sort(ends), begins, side="right")
+    depths = np.arange(len(begins)) - ended
+    outer = np.full(len(begins), NONE)
+    for above, level in pairwise(groups_of(depths)):
         before = np.searchsorted(above, level) - 1
-        holds = (before >= 0) & (ends[above[before]] > begins[level])
-        outer[level[holds]] = above[before[holds]]
-        above = level
+        is_inside = (before >= 0) & (ends[above[before]] > begins[level])
+        outer[level[is_inside]] = above[before[is_inside]]
     return depths, outer

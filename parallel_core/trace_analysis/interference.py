@@ -18,13 +18,15 @@ from parallel_core.measurement.confidence_intervals import exponential, stretche
 from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN, NO_INTERVALS, CaseSpans, groups_of
 
 FEWEST = 5
-"""So many operations on each side are needed to say something."""
+"""The number of operations on each side that is needed to say something."""
 ALONE, BESIDE = 0.1, 0.25
 """Shares of an operation's time in which other operations ran: at most, and at least."""
 ALIKE = 2.0
-"""Of operations of one shape, nine in ten take at most so many times the fastest tenth's time."""
+"""Nine in ten operations of one shape take at most this many times the time of the fastest
+tenth.
+"""
 MOST = 1000
-"""Of more operations as many are drawn, evenly over the time."""
+"""If there are more operations, this number of them is drawn, evenly over the time."""
 RESAMPLES = 1000
 SEVERAL = -1
 """Stands for the number of a queue where none runs, or several do."""
@@ -74,16 +76,16 @@ def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
     """Compare the computations of all cases of a timeline that the profiler did not slow down too
     much.
     """
-    pieces: dict[Beside, dict[Operation, list[Sides]]] = {kind: {} for kind in NEIGHBOURS}
+    sides_by_case: dict[Beside, dict[Operation, list[Sides]]] = {kind: {} for kind in NEIGHBOURS}
     for case in cases:
-        if (case.slowdown or 0) > MAX_SLOWDOWN:
+        if case.slowdown is not None and case.slowdown > MAX_SLOWDOWN:
             continue
         for neighbour, operation, sides in _sides(case):
-            pieces[neighbour].setdefault(operation, []).append(sides)
+            sides_by_case[neighbour].setdefault(operation, []).append(sides)
 
     prices = []
     for neighbour in NEIGHBOURS:
-        comparable = _comparable(pieces[neighbour])
+        comparable = _comparable(sides_by_case[neighbour])
         if comparable:
             prices.append(_price(neighbour, comparable))
     return tuple(prices)
@@ -105,44 +107,56 @@ def _sides(case: CaseSpans) -> Iterator[tuple[Beside, Operation, Sides]]:
     for kind, other_kind in permutations(NEIGHBOURS[1:], 2):
         is_beside[kind] &= is_apart[other_kind]
 
-    for alike in groups_of(names.astype(np.int64) * len(spans.queues) + queues):
-        device, _ = spans.queues[queues[alike[0]]]
-        operation = spans.names[names[alike[0]]], device
-        alone = lengths[alike[is_apart["anything"][alike]]]
+    # A number for each name and queue.
+    kind_of = names.astype(np.int64) * len(spans.queues) + queues
+    for same_kind in groups_of(kind_of):
+        device, _ = spans.queues[queues[same_kind[0]]]
+        operation = spans.names[names[same_kind[0]]], device
+        lengths_of_kind = lengths[same_kind]
+        alone = lengths_of_kind[is_apart["anything"][same_kind]]
         for neighbour in NEIGHBOURS:
-            beside = lengths[alike[is_beside[neighbour][alike]]]
+            beside = lengths_of_kind[is_beside[neighbour][same_kind]]
             yield neighbour, operation, Sides(alone, beside)
 
 
-def time_beside(case: CaseSpans, operations: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Return how many nanoseconds of each span asked for operations of other queues ran in.
+def time_beside(case: CaseSpans, operations: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return how long operations of other queues ran in each of some spans, in nanoseconds.
 
-    Both are places. Other queues ran while any queue did, less the time in which only the span's
-    own did. O(n log n).
+    `operations` and `places` are places of spans. Other queues ran while any queue did, less the
+    time in which only the span's own did. O(n log n).
     """
-    begins, is_running, only = _stretches(case, operations)
+    begins, is_running, only_queue = _stretches(case, operations)
     stretches = len(begins)
     if stretches == 0:
-        return np.zeros(len(asked), np.int64)
+        return np.zeros(len(places), np.int64)
     lasted = np.diff(begins, append=begins[-1])
-    ran = _before(lasted * is_running)
+    time_before = _sums_before(lasted * is_running)
     # The stretches with a single queue, queue by queue: a key for each queue and stretch.
-    single = np.flatnonzero(only != SEVERAL)
-    keys = only[single].astype(np.int64) * stretches + single
-    order = np.argsort(keys)
-    keys, ran_alone = keys[order], _before(lasted[single[order]])
+    single = np.flatnonzero(only_queue != SEVERAL)
+    keys = only_queue[single].astype(np.int64) * stretches + single
+    by_key = np.argsort(keys)
+    keys = keys[by_key]
+    single_time_before = _sums_before(lasted[single[by_key]])
     # Of a million operations these would fill the memory while times are looked up.
-    del lasted, single, order
-    queue_of = case.spans.queue_of[asked].astype(np.int64)
+    del lasted, single, by_key
+    queue_of = case.spans.queue_of[places].astype(np.int64)
 
-    def others_until(times: np.ndarray) -> np.ndarray:
+    def time_of_others(times: np.ndarray) -> np.ndarray:
+        """Return how long others ran before a time of each span, less a constant of its queue."""
+        # The stretch in which each time lies, and how much of it is over.
         stretch = np.maximum(np.searchsorted(begins, times, side="right") - 1, 0)
-        within = np.maximum(times - begins[stretch], 0)
-        others = ran[stretch] + within * is_running[stretch]
-        others -= ran_alone[np.searchsorted(keys, queue_of * stretches + stretch)]
-        return others - within * (only[stretch] == queue_of)
+        in_stretch = np.maximum(times - begins[stretch], 0)
+        any_queue = time_before[stretch] + in_stretch * is_running[stretch]
+        # The stretches up to it that only the own queue ran in. The sum over them begins with the
+        # stretches of all queues before it, which is the constant.
+        singles_before = np.searchsorted(keys, queue_of * stretches + stretch)
+        is_own = only_queue[stretch] == queue_of
+        only_own_queue = single_time_before[singles_before] + in_stretch * is_own
+        return any_queue - only_own_queue
 
-    return others_until(case.spans.ends[asked]) - others_until(case.spans.starts[asked])
+    # The constants cancel.
+    starts, ends = case.spans.starts[places], case.spans.ends[places]
+    return time_of_others(ends) - time_of_others(starts)
 
 
 def _stretches(
@@ -156,6 +170,7 @@ def _stretches(
     queue_of = case.spans.queue_of[operations]
     covered = [case.covered(operations[on_queue]) for on_queue in groups_of(queue_of)]
     queues = np.repeat(np.unique(queue_of), [len(times) for times in covered])
+    # All intervals' starts, then all their ends.
     edges = np.concatenate(covered or [NO_INTERVALS]).T.ravel()
     del covered
     order = np.argsort(edges, kind="stable")
@@ -163,21 +178,21 @@ def _stretches(
     running = np.cumsum(steps, dtype=np.int32)
     # The sum of the running queues' numbers is the number of a single one.
     sums = np.cumsum(np.tile(queues, 2)[order] * steps, dtype=np.int64)
-    only = np.where(running == 1, sums, SEVERAL).astype(np.int32)
-    return edges[order], running > 0, only
+    only_queue = np.where(running == 1, sums, SEVERAL).astype(np.int32)
+    return edges[order], running > 0, only_queue
 
 
-def _before(lengths: np.ndarray) -> np.ndarray:
+def _sums_before(lengths: np.ndarray) -> np.ndarray:
     """Return the sum of the lengths before each place, and of all of them."""
     return np.concatenate(([0], np.cumsum(lengths)))
 
 
-def _comparable(pieces: Mapping[Operation, Sequence[Sides]]) -> dict[Operation, Sides]:
+def _comparable(sides_by_case: Mapping[Operation, Sequence[Sides]]) -> dict[Operation, Sides]:
     """Join the durations of all cases and queues, of the operations that can be compared."""
     comparable = {}
-    for operation, some_sides in pieces.items():
-        alone = np.concatenate([sides.alone for sides in some_sides])
-        beside = np.concatenate([sides.beside for sides in some_sides])
+    for operation, sides_of_cases in sides_by_case.items():
+        alone = np.concatenate([sides.alone for sides in sides_of_cases])
+        beside = np.concatenate([sides.beside for sides in sides_of_cases])
         if min(len(alone), len(beside)) < FEWEST:
             continue
         if _are_alike(alone) and _are_alike(beside):
@@ -186,12 +201,17 @@ def _comparable(pieces: Mapping[Operation, Sequence[Sides]]) -> dict[Operation, 
 
 
 def _are_alike(lengths: np.ndarray) -> bool:
+    """Return whether durations differ so little that they may be of one shape."""
     fast, slow = np.percentile(lengths, (10, 90))
     return bool(slow <= ALIKE * fast)
 
 
 def _price(neighbour: Beside, sides: Mapping[Operation, Sides]) -> Price:
-    """Return how much longer operations took beside others than if all had been in isolation."""
+    """Return how much longer operations took beside others than if all had been in isolation.
+
+    The interval is that of the ratio if other operations of their kind had been drawn: `took` and
+    `expected` are the sums of nanoseconds in each of RESAMPLES drawings.
+    """
     generator = np.random.default_rng(0)
     operations = []
     took, expected = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
@@ -209,12 +229,17 @@ def _price(neighbour: Beside, sides: Mapping[Operation, Sides]) -> Price:
         took += len(beside) * _resampled_means(beside, generator)
         expected += len(beside) * _resampled_means(alone, generator)
 
-    seconds = sum(one.beside * one.beside_seconds for one in operations)
-    expected_seconds = sum(one.beside * one.alone_seconds for one in operations)
+    seconds = sum(priced.beside * priced.beside_seconds for priced in operations)
+    expected_seconds = sum(priced.beside * priced.alone_seconds for priced in operations)
     ratio = seconds / expected_seconds
-    fewest = min(min(one.alone, one.beside) for one in operations)
-    interval = exponential(stretched(float(np.log(ratio)), np.log(took / expected), fewest - 1))
-    operations.sort(key=lambda one: one.beside * (one.alone_seconds - one.beside_seconds))
+    fewest = min(min(priced.alone, priced.beside) for priced in operations)
+    log_ratio, log_ratios = float(np.log(ratio)), np.log(took / expected)
+    interval = exponential(stretched(log_ratio, log_ratios, fewest - 1))
+
+    def lost_seconds(priced: PricedOperation) -> float:
+        return priced.beside * (priced.beside_seconds - priced.alone_seconds)
+
+    operations.sort(key=lost_seconds, reverse=True)
     return Price(neighbour, ratio, interval.low, interval.high, tuple(operations))
 
 

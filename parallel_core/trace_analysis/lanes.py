@@ -119,11 +119,10 @@ def _lane_order(device: str, queue: str) -> tuple[object, ...]:
     `queue_order` says.
     """
     match = RANK.fullmatch(device)
-    return (
-        (int(match[1]), *queue_order(match[2], queue))
-        if match
-        else (-1, *queue_order(device, queue))
-    )
+    if match is None:
+        return -1, *queue_order(device, queue)
+    rank, device_of_rank = match.groups()
+    return int(rank), *queue_order(device_of_rank, queue)
 
 
 def few_lanes(case: CaseSpans, max_blocks: int) -> CaseLanes:
@@ -145,11 +144,13 @@ def drawn_ends(blocks: Sequence[Block], min_seconds: float) -> list[float]:
     A block of `min_seconds` can be seen. No block is drawn over the next one, and three quarters of
     a gap stay empty.
     """
-    following = [*(block.start for block in blocks[1:]), inf]
-    return [
-        max(block.end, min(block.start + min_seconds, block.end + (start - block.end) / 4))
-        for block, start in zip(blocks, following, strict=True)
-    ]
+    ends = []
+    next_starts = [*(block.start for block in blocks[1:]), inf]
+    for block, next_start in zip(blocks, next_starts, strict=True):
+        visible_end = block.start + min_seconds
+        latest_end = block.end + (next_start - block.end) / 4
+        ends.append(max(block.end, min(visible_end, latest_end)))
+    return ends
 
 
 def _launches(spans: Sequence[Span], origin: int) -> tuple[Launch, ...]:
@@ -175,40 +176,56 @@ def _merged(spans: Sequence[Span], origin: int, resolution: float) -> tuple[Bloc
     change faster than the resolution, each look of a place becomes a block whose length is its
     share of the busy time.
     """
-    places: list[list[Span]] = []
+    merged_spans: list[list[Span]] = []
     looks: set[Look] = set()
+    """Those of the last spans that were merged."""
     for span in spans:
-        before = places[-1] if places else [span]
-        short = max(_length(before[-1]), _length(span), span.start - before[-1].end) < resolution
-        width = MAX_BLOCK_PARTS * resolution if looks == {look(span)} else resolution
-        if places and short and span.end - before[0].start < width:
-            before.append(span)
+        last = merged_spans[-1] if merged_spans else [span]
+        gap = span.start - last[-1].end
+        all_short = max(_length(last[-1]), _length(span), gap) < resolution
+        max_width = MAX_BLOCK_PARTS * resolution if looks == {look(span)} else resolution
+        if merged_spans and all_short and span.end - last[0].start < max_width:
+            last.append(span)
         else:
-            places.append([span])
+            merged_spans.append([span])
             looks.clear()
         looks.add(look(span))
-    return tuple(block for place in places for block in _blocks_of(place, origin))
+    blocks: list[Block] = []
+    for spans_of_blocks in merged_spans:
+        blocks += _blocks_of(spans_of_blocks, origin)
+    return tuple(blocks)
 
 
-def _blocks_of(place: Sequence[Span], origin: int) -> Iterator[Block]:
-    """Make a block for each look in a place, one after the other, with lengths in proportion to
-    their busy times.
+def _blocks_of(spans: Sequence[Span], origin: int) -> Iterator[Block]:
+    """Make a block for each look of merged spans, one after the other, with lengths in proportion
+    to their busy times.
     """
-    alike: dict[Look, list[Span]] = defaultdict(list)
-    for span in place:
-        alike[look(span)].append(span)
-    start, end, reached = place[0].start, place[-1].end, 0
-    whole, at = sum(map(_length, place)), start
-    for number, (one, spans) in enumerate(alike.items(), start=1):
-        busy = sum(map(_length, spans))
-        reached += busy
-        # The last one ends where the place does, whatever rounding says.
-        to = end if number == len(alike) or not whole else start + (end - start) * reached // whole
-        waited = [span.start - span.launched for span in spans if span.launched is not None]
-        longest = in_seconds(max(waited)) if waited else None
-        times = in_seconds(at - origin), in_seconds(to - origin)
-        yield Block(*times, one, _block_label(spans), len(spans), in_seconds(busy), longest)
-        at = to
+    spans_of_look: dict[Look, list[Span]] = defaultdict(list)
+    for span in spans:
+        spans_of_look[look(span)].append(span)
+    start, end = spans[0].start, spans[-1].end
+    busy_of_all = sum(map(_length, spans))
+    busy_so_far = 0
+    block_start = start
+    for number, (one_look, alike) in enumerate(spans_of_look.items(), start=1):
+        busy = sum(map(_length, alike))
+        busy_so_far += busy
+        # The last one ends where the spans do, whatever rounding says.
+        if number == len(spans_of_look) or not busy_of_all:
+            block_end = end
+        else:
+            block_end = start + (end - start) * busy_so_far // busy_of_all
+        waited = [span.start - span.launched for span in alike if span.launched is not None]
+        yield Block(
+            start=in_seconds(block_start - origin),
+            end=in_seconds(block_end - origin),
+            look=one_look,
+            label=_block_label(alike),
+            spans=len(alike),
+            busy=in_seconds(busy),
+            waited=in_seconds(max(waited)) if waited else None,
+        )
+        block_start = block_end
 
 
 def look(span: Span) -> Look:
@@ -225,15 +242,14 @@ def _block_label(spans: Sequence[Span]) -> str:
     if len(spans) == 1:
         (span,) = spans
         name = shortened(span.name)
-        operator = (
-            "" if span.kind == "host" or span.operator == span.name else shortened(span.operator)
-        )
-        return f"{name} ({operator})" if operator else name
-    names = [
-        shortened(name, MAX_LISTED_CHARACTERS)
-        for name, _ in Counter(span.name for span in spans).most_common(MAX_NAMES + 1)
-    ]
-    return f"{len(spans)} × {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''}"
+        if span.kind == "host" or not span.operator or span.operator == span.name:
+            return name
+        return f"{name} ({shortened(span.operator)})"
+    counts = Counter(span.name for span in spans)
+    names = [shortened(name, MAX_LISTED_CHARACTERS) for name, _ in counts.most_common(MAX_NAMES)]
+    if len(counts) > MAX_NAMES:
+        names.append("…")
+    return f"{len(spans)} × {', '.join(names)}"
 
 
 def shortened(name: str, characters: int = MAX_NAME_CHARACTERS) -> str:
@@ -243,7 +259,10 @@ def shortened(name: str, characters: int = MAX_NAME_CHARACTERS) -> str:
     if len(name) <= characters:
         return name
     kept = characters - 1
-    return f"{name[: kept - kept // 2]}…{name[len(name) - kept // 2 :]}"
+    kept_at_end = kept // 2
+    beginning = name[: kept - kept_at_end]
+    end = name[len(name) - kept_at_end :]
+    return f"{beginning}…{end}"
 
 
 def block_text(block: Block) -> str:
@@ -269,8 +288,9 @@ def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:
         return (case.slowed_in_words,)
     phrases = []
     if case.queues_at_once is not None:
-        at_once = f"{case.queues_at_once:.1f}"
-        phrases.append(f"{at_once} {'queue' if at_once == '1.0' else 'queues'} at once")
+        count = f"{case.queues_at_once:.1f}"
+        noun = "queue" if count == "1.0" else "queues"
+        phrases.append(f"{count} {noun} at once")
     # Of ranks side by side, none hides its communication under another's computation.
     of_ranks = any(queue.device.startswith("rank ") for queue in case.queues)
     # Without computation nothing could lie under it.

@@ -93,15 +93,17 @@ class StepAccount:
     @property
     def seconds_in_words(self) -> str:
         """The time with its interval, if there is one."""
-        time, over = seconds(self.seconds), self.seconds_interval
-        return f"{time} ({seconds(over.low)} … {seconds(over.high)})" if over else time
+        time, interval = seconds(self.seconds), self.seconds_interval
+        if interval is None:
+            return time
+        return f"{time} ({seconds(interval.low)} … {seconds(interval.high)})"
 
     @property
     def shares_in_words(self) -> str:
         """The parts that there are, with their intervals."""
-        return listed(
-            [f"{share_in_words(self.shares[part])} {WORDS[part]}" for part in self.present]
-        )
+        in_words = [share_in_words(self.shares[part]) for part in self.present]
+        names = [WORDS[part] for part in self.present]
+        return listed([f"{share} {name}" for share, name in zip(in_words, names, strict=True)])
 
     @property
     def present(self) -> tuple[str, ...]:
@@ -111,24 +113,22 @@ class StepAccount:
 
 def share_in_words(share: Interval) -> str:
     """Write a share with its interval: `60 % (55–65 %)`; without, if nothing is known of it."""
-    return percent(share.estimate) if (share.low, share.high) == (0, 1) else in_percent(share)
+    is_unknown = share.low == 0 and share.high == 1
+    return percent(share.estimate) if is_unknown else in_percent(share)
 
 
 def parts_of(case: CaseSpans, times: Sequence[tuple[int, int]]) -> tuple[Parts, ...]:
     """Divide each of some times, from start to end in nanoseconds, by what a case's operations did
     in it.
     """
-    whole = times_of(case)
-    by_device = exchanges_by_device(case)
-    return tuple(
-        _parts(
-            start,
-            end,
-            Activities(*(clip(some, start, end) for some in whole)),
-            [device.clipped(start, end) for device in by_device],
-        )
-        for start, end in times
-    )
+    times_of_case = times_of(case)
+    exchanges = exchanges_by_device(case)
+    parts = []
+    for start, end in times:
+        activities = times_of_case.clipped(start, end)
+        exchanges_within = [device.clipped(start, end) for device in exchanges]
+        parts.append(_parts(start, end, activities, exchanges_within))
+    return tuple(parts)
 
 
 class Activities(NamedTuple):
@@ -141,6 +141,10 @@ class Activities(NamedTuple):
     """From one device to another, to the host or from it."""
     computing: np.ndarray
     """Work that may hide a copy: all but what copies within a device."""
+
+    def clipped(self, start: int, end: int) -> "Activities":
+        """Return the parts of the interval sets that lie from `start` to `end`."""
+        return Activities(*(clip(intervals, start, end) for intervals in self))
 
 
 class DeviceExchange(NamedTuple):
@@ -172,10 +176,11 @@ def masks_of(case: CaseSpans) -> Activities:
     within_a_device = named(case, WITHIN_A_DEVICE)
     if case.name == ALL:
         copying &= ~within_a_device
-    if case.name == ALL and {device for device, _ in case.spans.queues} <= {HOST_DEVICE, "cpu"}:
-        # A CPU's copies stay in its memory, and its thread computes nothing meanwhile: they are its
-        # work.
-        copying = np.zeros_like(copying)
+        devices = {device for device, _ in case.spans.queues}
+        if devices <= {HOST_DEVICE, "cpu"}:
+            # A CPU's copies stay in its memory, and its thread computes nothing meanwhile: they are
+            # its work.
+            copying = np.zeros_like(copying)
     working = case.operations & ~copying & ~exchanging
     computing = working & ~within_a_device if within_a_device.any() else working
     return Activities(working, exchanging, copying, computing)
@@ -184,10 +189,15 @@ def masks_of(case: CaseSpans) -> Activities:
 def times_of(case: CaseSpans) -> Activities:
     """Return when a case's operations ran, on all devices together, as interval sets."""
     masks = masks_of(case)
-    working, exchanging, copying = map(case.covered, masks[:3])
+    working = case.covered(masks.working)
     # Of a million spans, to find out twice takes a tenth of a second.
     computing = working if masks.computing is masks.working else case.covered(masks.computing)
-    return Activities(working, exchanging, copying, computing)
+    return Activities(
+        working=working,
+        exchanging=case.covered(masks.exchanging),
+        copying=case.covered(masks.copying),
+        computing=computing,
+    )
 
 
 def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
@@ -199,27 +209,35 @@ def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
     masks, device_of = masks_of(case), case.device_of
     # As Holistic Trace Analysis has it, filling memory hides no exchange.
     kernels = np.flatnonzero(masks.computing & ~named(case, FILLS))
-    kernels_of = {int(device_of[own[0]]): own for own in _by_device(device_of, kernels)}
-    exchanges = _by_device(device_of, np.flatnonzero(masks.exchanging))
-    numbers = [int(device_of[own[0]]) for own in exchanges]
-    all_compute = set(numbers) <= set(kernels_of)
+    kernels_of = _by_device(device_of, kernels)
+    exchanges_of = _by_device(device_of, np.flatnonzero(masks.exchanging))
+    all_compute = set(exchanges_of) <= set(kernels_of)
     on_any_device = NO_INTERVALS if all_compute else case.covered(kernels)
-    found = []
-    for number, own in zip(numbers, exchanges, strict=True):
-        on_device = kernels_of.get(number)
-        computing = on_any_device if on_device is None else case.covered(on_device)
+    rows = []
+    for number, exchanges in exchanges_of.items():
+        kernels_on_device = kernels_of.get(number)
+        computing = on_any_device
+        if kernels_on_device is not None:
+            computing = case.covered(kernels_on_device)
         device, _ = case.spans.queues[number]
-        found.append(DeviceExchange(device, own, case.covered(own), computing))
-    return tuple(found)
+        rows.append(DeviceExchange(device, exchanges, case.covered(exchanges), computing))
+    return tuple(rows)
 
 
-def _by_device(device_of: np.ndarray, places: np.ndarray) -> list[np.ndarray]:
-    return [places[own] for own in groups_of(device_of[places])]
+def _by_device(device_of: np.ndarray, places: np.ndarray) -> dict[int, np.ndarray]:
+    """Sort places of spans by the numbers of their devices, in order."""
+    places_of = {}
+    for same_device in groups_of(device_of[places]):
+        on_device = places[same_device]
+        places_of[int(device_of[on_device[0]])] = on_device
+    return places_of
 
 
 def _parts(start: int, end: int, times: Activities, by_device: Sequence[DeviceExchange]) -> Parts:
-    work, copy = map(total_length, (times.working, times.copying))
-    exposed_exchange = total_length(intersection(gaps(times.working, start, end), times.exchanging))
+    """Divide the time from `start` to `end`, to which the interval sets are clipped."""
+    work, copy = total_length(times.working), total_length(times.copying)
+    nothing_computes = gaps(times.working, start, end)
+    exposed_exchange = total_length(intersection(nothing_computes, times.exchanging))
     busy = total_length(union(times.working, times.exchanging, times.copying))
     devices = max(len(by_device), 1)
     exchange = sum(total_length(device.exchanging) for device in by_device)
@@ -249,34 +267,37 @@ def over_steps(
     columns = [[getattr(step, name) for step in steps] for name in NAMES]
 
     def quantity(*medians: np.ndarray) -> np.ndarray:
-        return np.asarray(formula(dict(zip(NAMES, medians, strict=True))))
+        parts = dict(zip(NAMES, medians, strict=True))
+        return np.asarray(formula(parts))
 
-    found = over_rounds(quantity, *columns, noise=BETWEEN_PROCESSES)
+    interval = over_rounds(quantity, *columns, noise=BETWEEN_PROCESSES)
+    # Without the other processes a step takes `left` of its time. They may have brought about up to
+    # `taken` of it, all in this part, or, of a difference, all in the part that is subtracted.
     left = max(1 - taken, 1e-9)
-    low, high = (found.low - taken) / left, (found.high + taken * is_difference) / left
-    # A share is between 0 and 1.
-    return (
-        Interval(found.estimate, low, high)
-        if is_difference
-        else Interval(found.estimate, max(low, 0), min(high, 1))
-    )
+    if is_difference:
+        low, high = (interval.low - taken) / left, (interval.high + taken) / left
+    else:
+        # A share is between 0 and 1.
+        low, high = max((interval.low - taken) / left, 0), min(interval.high / left, 1)
+    return Interval(interval.estimate, low, high)
 
 
 def share_of(part: str, whole: str = "seconds") -> Formula:
     """Return the formula of a part's share of a step, or of another part."""
-    return lambda of: of[part] / of[whole]
+    return lambda medians: medians[part] / medians[whole]
 
 
 def account_of(steps: Sequence[Parts], taken: float = 0.0) -> StepAccount:
     """Return the median of steps, each of which took some time; `taken` is other processes' share
     of the cores.
     """
-    over = exponential(
-        over_rounds(np.log, [step.seconds for step in steps], noise=BETWEEN_PROCESSES)
-    )
+    seconds_of_steps = [step.seconds for step in steps]
+    median = exponential(over_rounds(np.log, seconds_of_steps, noise=BETWEEN_PROCESSES))
+    # Without the other processes a step may have taken less.
+    interval = Interval(median.estimate, median.low * (1 - taken), median.high)
     return StepAccount(
-        len(steps),
-        over.estimate,
-        Interval(over.estimate, over.low * (1 - taken), over.high) if len(steps) > 1 else None,
-        {part: over_steps(share_of(part), steps, taken) for part in PARTS},
+        steps=len(steps),
+        seconds=median.estimate,
+        seconds_interval=interval if len(steps) > 1 else None,
+        shares={part: over_steps(share_of(part), steps, taken) for part in PARTS},
     )

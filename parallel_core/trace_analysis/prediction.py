@@ -49,15 +49,13 @@ class Question:
     """
 
     def __repr__(self) -> str:
-        about = (
-            f"{self.metric}: {self.means}." if self.means else f"{self.metric} is to be guessed."
-        )
-        named = (
-            ""
-            if EXPERIMENTS[self.experiment].main.name == self.metric
-            else f', metric="{self.metric}"'
-        )
-        return f'{self.asks}\n{about}\nYour guess? predict("{self.experiment}", GUESS{named})'
+        about = f"{self.metric} is to be guessed."
+        if self.means:
+            about = f"{self.metric}: {self.means}."
+        arguments = f'"{self.experiment}", GUESS'
+        if self.metric != EXPERIMENTS[self.experiment].main.name:
+            arguments += f', metric="{self.metric}"'
+        return f"{self.asks}\n{about}\nYour guess? predict({arguments})"
 
     def _repr_markdown_(self) -> str:
         # Notebooks ask for this method.
@@ -118,42 +116,41 @@ def predict(
     """
     if experiment not in EXPERIMENTS:
         raise RequestError(about_unknown(experiment))
-    asked = EXPERIMENTS[experiment]
+    declaration = EXPERIMENTS[experiment]
     if guess is None:
-        metric = metric or asked.main.name
-        return Question(experiment, asked.question, metric, asked.metric_named(metric).means)
+        metric = metric or declaration.main.name
+        means = declaration.metric_named(metric).means
+        return Question(experiment, declaration.question, metric, means)
     value = read_guess(guess) if isinstance(guess, str) else guess
-    guessed = what_is_guessed(value, asked, metric or "")
+    guessed = what_is_guessed(value, declaration, metric or "")
     value = check_guess(value, guessed)
-    chosen = {
-        "backend": backend or os.environ.get(BACKEND_VARIABLE, USUAL_BACKEND),
-        **_as_words(options),
-    }
-    result, recorded = _run(experiment, chosen, timeline)
+    backend = backend or os.environ.get(BACKEND_VARIABLE, USUAL_BACKEND)
+    command_options = {"backend": backend, **_as_words(options)}
+    result, recorded = _run(experiment, command_options, timeline)
     return Prediction(judge(value, guessed, result), result, recorded)
 
 
 def _run(
     experiment: str, options: Mapping[str, Any], with_timeline: bool
 ) -> tuple[Result, Timeline | None]:
+    """Run an experiment in a fresh process; return its result, and its timeline if there is one."""
     if not with_timeline:
         return measure_elsewhere(experiment, options, MOST_SECONDS), None
     with TemporaryDirectory(prefix="parallel-core-") as folder:
         path = Path(folder) / "trace.json"
-        result = measure_elsewhere(
-            experiment, {**options, "trace-if-possible": str(path)}, MOST_SECONDS
-        )
-        return result, read_timeline(path) if path.exists() else None
+        traced = {**options, "trace-if-possible": str(path)}
+        result = measure_elsewhere(experiment, traced, MOST_SECONDS)
+        timeline = read_timeline(path) if path.exists() else None
+    return result, timeline
 
 
 def _as_words(options: Mapping[str, Any]) -> dict[str, Any]:
     """Name options, and write lists, as the command takes them."""
-    return {
-        name.replace("_", "-"): ",".join(map(str, value))
-        if isinstance(value, tuple | list)
-        else value
-        for name, value in options.items()
-    }
+    command_options = {}
+    for name, value in options.items():
+        is_list = isinstance(value, tuple | list)
+        command_options[name.replace("_", "-")] = ",".join(map(str, value)) if is_list else value
+    return command_options
 
 
 def _said(result: Result) -> tuple[str, ...]:

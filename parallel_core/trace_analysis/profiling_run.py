@@ -113,20 +113,20 @@ def profile(backend: Backend, result: Result) -> Profile:
         raise MeasurementError(
             f"no case of this result of {result.experiment} can be repeated under a profiler"
         )
-    taken = {}
+    seconds_of_case = {}
     # Bound before the profiler marks the verbs: these waits are no part of a case.
     wait_unmarked = backend.waitall
     with TemporaryDirectory(prefix="parallel-core-") as folder:
         path = Path(folder) / "trace.json"
         with without_garbage_collection(), run_profiler(backend, path) as mark:
-            for place, case in enumerate(cases):
+            for number, case in enumerate(cases):
                 assert case.again is not None
-                tell(case.name, place / (len(cases) + 1))
+                tell(case.name, number / (len(cases) + 1))
                 # A thread's first events cost a profiler more than the rest.
                 case.again()
                 wait_unmarked()
                 with mark(case_text(case.name)):
-                    _, taken[case.name] = case.again()
+                    _, seconds_of_case[case.name] = case.again()
                     wait_unmarked()
         tell("reading what was recorded", len(cases) / (len(cases) + 1))
         timeline = read_timeline(path)
@@ -139,7 +139,7 @@ def profile(backend: Backend, result: Result) -> Profile:
         timed=timed,
         experiment=result.experiment,
     )
-    return Profile(whole, taken)
+    return Profile(whole, seconds_of_case)
 
 
 def seconds_unprofiled(result: Result) -> float:
@@ -157,11 +157,15 @@ def agreements(result: Result, figures: Sequence[CaseFigures]) -> tuple[Agreemen
     Cases that only one side has are left out; so is the dispatch of cases that run several times
     within one timing, because control returns several times in them.
     """
-    traced = {one.case: one for one in figures if one.seconds > 0}
+    by_trace = {traced.case: traced for traced in figures if traced.seconds > 0}
     cases = {case.name: case for case in result.cases}
-    both = [(case, traced[name]) for name, case in cases.items() if name in traced]
-    own = [one for case, found in both for one in _of_metrics(case, found, result, cases)]
-    return (*own, *(one for case, found in both for one in _of_case(case, found)))
+    of_metrics: list[Agreement] = []
+    of_cases: list[Agreement] = []
+    for name, case in cases.items():
+        if name in by_trace:
+            of_metrics += _of_metrics(case, by_trace[name], result, cases)
+            of_cases += _of_case(case, by_trace[name])
+    return *of_metrics, *of_cases
 
 
 def overhead(result: Result, profiled: Mapping[str, float]) -> str:
@@ -171,28 +175,28 @@ def overhead(result: Result, profiled: Mapping[str, float]) -> str:
         for case in result.cases
         if case.name in profiled
     ]
-    of = "one case" if len(ratios) == 1 else f"median of {len(ratios)} cases"
-    return f"Under the profiler it took {median(ratios):.2f} × its time without ({of})."
+    basis = "one case" if len(ratios) == 1 else f"median of {len(ratios)} cases"
+    return f"Under the profiler it took {median(ratios):.2f} × its time without ({basis})."
 
 
 def propagated(formula: Formula, times: Mapping[str, float], noises: Mapping[str, float]) -> float:
     """Return the noise of what a formula gives of cases' times; the noise of each time is a share
     of it.
+
+    The last of the times is that of a case whose parts are the others.
     """
+    parts = tuple(times)[:-1]
+    cases = {name: Case(name, (), (), parts=parts) for name in times}
 
-    def changed(case: str, factor: float) -> float:
-        # A case's own parts are all the rest.
-        cases = {name: Case(name, (), (), parts=tuple(times)[:-1]) for name in times}
-        return float(
-            formula(Times(lambda name, _: times[name] * (factor if name == case else 1), cases))
-        )
+    def value(changed_times: Mapping[str, float]) -> float:
+        return float(formula(Times(lambda name, _: changed_times[name], cases)))
 
-    return math.hypot(
-        *(
-            (changed(case, 1 + noise) - changed(case, 1 - noise)) / 2
-            for case, noise in noises.items()
-        )
-    )
+    half_changes = []
+    for name, noise in noises.items():
+        longer = value({**times, name: times[name] * (1 + noise)})
+        shorter = value({**times, name: times[name] * (1 - noise)})
+        half_changes.append((longer - shorter) / 2)
+    return math.hypot(*half_changes)
 
 
 def about_efficiency(case: CaseFigures) -> str:
@@ -208,69 +212,74 @@ def about_efficiency(case: CaseFigures) -> str:
             f"The trace of “{case.case}” says nothing of its efficiency; it was "
             f"{case.slowed_in_words}."
         )
-    share = case.hidden_of_shorter
-    hidden = (
-        ""
-        if share is None
-        else f", {percent(share)} of the shorter of computing and communicating was hidden"
-    )
+    hidden = ""
+    if case.hidden_of_shorter is not None:
+        share = percent(case.hidden_of_shorter)
+        hidden = f", {share} of the shorter of computing and communicating was hidden"
     return (
         f"By the trace of “{case.case}” {figure(case.devices_at_once)} of {len(case.devices)} "
-        "devices worked at the "
-        f"same time, on average{hidden}, and nothing ran for {percent(case.idle_share)} of the "
-        "time."
+        f"devices worked at the same time, on average{hidden}, and nothing ran for "
+        f"{percent(case.idle_share)} of the time."
     )
 
 
 def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
+    """Return the cases that are repeated under the profiler, and a note if others are not."""
     # A trace of the whole shows what goes on beside what.
     repeatable = [case for case in result.cases if case.again and case.name != BESIDE]
     if len(repeatable) <= MAX_PROFILED_CASES:
         return repeatable, ()
     experiment = EXPERIMENTS[result.experiment]
-    shown = {experiment.case, experiment.queued_case, experiment.drawn_case}
-    shown |= {part for case in repeatable if case.name in shown for part in case.parts}
-    some = [case for case in repeatable if case.name in shown] or repeatable[-MAX_PROFILED_CASES:]
-    return some, (f"{len(some)} of {len(repeatable)} cases were repeated under the profiler",)
+    names = {experiment.case, experiment.queued_case, experiment.drawn_case}
+    parts: set[str] = set()
+    for case in repeatable:
+        if case.name in names:
+            parts.update(case.parts)
+    chosen = [case for case in repeatable if case.name in names | parts]
+    if not chosen:
+        chosen = repeatable[-MAX_PROFILED_CASES:]
+    note = f"{len(chosen)} of {len(repeatable)} cases were repeated under the profiler"
+    return chosen, (note,)
 
 
 def _of_metrics(
     case: Case, traced: CaseFigures, result: Result, cases: Mapping[str, Case]
 ) -> Iterator[Agreement]:
+    """Compare the metrics of an experiment that a case's trace has, too."""
     used = (*case.parts, case.name)
+    if any(part not in cases for part in used):
+        return
+    medians = {part: cases[part].median for part in used}
+    # The noise may reach the whole median, and a time of 0 has no speedup.
+    noises = {part: min(_noise(cases[part]), 0.99) for part in used}
     for (name, metric), figure_name in COMPARED.items():
-        if (
-            name != case.name
-            or metric not in result.metrics
-            or not all(part in cases for part in used)
-        ):
+        if name != case.name or metric not in result.metrics:
             continue
         by_trace, by_clock = getattr(traced, figure_name), result.metrics[metric]
         formula = EXPERIMENTS[result.experiment].metric_named(metric).formula
         if by_trace is not None and math.isfinite(by_clock) and formula is not None:
-            # The noise may reach the whole median, and a time of 0 has no speedup.
-            noises = {part: min(_noise(cases[part]), 0.99) for part in used}
-            noise = propagated(formula, {part: cases[part].median for part in used}, noises)
+            noise = propagated(formula, medians, noises)
             yield Agreement(name, metric, by_trace, by_clock, noise)
 
 
 def _of_case(case: Case, traced: CaseFigures) -> Iterator[Agreement]:
-    by_trace, by_clock = traced.dispatch_fraction, case.median * case.share
-    yield Agreement(
-        case.name, SECONDS, traced.seconds / case.repeats, by_clock, _noise(case) * by_clock
-    )
-    if (
-        by_trace is not None
-        and case.repeats == 1
-        and len(case.dispatch_seconds) == len(case.seconds)
-    ):
-        shares = [
-            sent / done for sent, done in zip(case.dispatch_seconds, case.seconds, strict=True)
-        ]
-        # Both are shares of the same time, and so is the noise.
-        noise = max((max(shares) - min(shares)) / 2, MIN_NOISE)
-        yield Agreement(case.name, DISPATCH, by_trace, case.dispatch_median / case.median, noise)
+    """Compare a case's time and, if it runs once within a timing, its dispatch."""
+    by_clock = case.median * case.share
+    by_trace = traced.seconds / case.repeats
+    yield Agreement(case.name, SECONDS, by_trace, by_clock, _noise(case) * by_clock)
+    if traced.dispatch_fraction is None or case.repeats != 1:
+        return
+    if len(case.dispatch_seconds) != len(case.seconds):
+        return
+    shares = []
+    for dispatched, done in zip(case.dispatch_seconds, case.seconds, strict=True):
+        shares.append(dispatched / done)
+    # Both are shares of the same time, and so is the noise.
+    noise = max((max(shares) - min(shares)) / 2, MIN_NOISE)
+    share = case.dispatch_median / case.median
+    yield Agreement(case.name, DISPATCH, traced.dispatch_fraction, share, noise)
 
 
 def _noise(case: Case) -> float:
+    """Return by what share of it a case's time may differ by chance."""
     return max(case.spread, MIN_NOISE)

@@ -57,9 +57,7 @@ WHOLE_STEPS = "parallel_core_whole_steps"
 one.
 """
 LEAST_NANOSECONDS, FEWEST_SPANS = 10, 20
-"""No recording of so many operations has less time for each: a launch takes a hundred times as
-long.
-"""
+"""No recording of this many operations has less time for each: a launch takes 100 times that."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ def write_trace_file(timeline: Timeline, path: Path) -> None:
 
 
 def pack_trace(plain: Path, path: Path, whole_steps: int) -> None:
-    """Compress the trace that a profiler wrote of so many whole steps to `path`. Raises OSError."""
+    """Compress the trace that a profiler wrote, with its number of whole steps. Raises OSError."""
     with plain.open("rb") as written, gzip.open(path, "wb", compresslevel=5) as stream:
         # PyTorch writes a line break before the bracket.
         _, _, begun = written.read(80).partition(b"{")
@@ -154,13 +152,14 @@ def _last_recording(folder: Path) -> list[Path]:
 
     Hosts that record at the same time name their folders by their own clocks.
     """
-    folders = sorted({file.parent for file in folder.glob(f"{RECORDINGS}/*{OF_JAX}")})
-    last_time = _recorded_at(folders[-1]) if folders else None
+    recordings = sorted({file.parent for file in folder.glob(f"{RECORDINGS}/*{OF_JAX}")})
     last_of_host: dict[str, Path] = {}
-    for recording in folders:
+    last_time = _recorded_at(recordings[-1]) if recordings else None
+    for recording in recordings:
         time = _recorded_at(recording)
-        is_last = recording == folders[-1]
-        if is_last or (time and last_time and last_time - time <= AT_ONCE):
+        is_last = recording == recordings[-1]
+        is_at_once = time and last_time and last_time - time <= AT_ONCE
+        if is_last or is_at_once:
             last_of_host |= {file.name: file for file in _traces_in(recording)}
     return list(last_of_host.values())
 
@@ -208,13 +207,11 @@ def read_ranks(
     read: list[RankTrace] = []
     with without_garbage_collection():
         for file in files:
-            one = _read_rank(file, kernels, step, kernel_delay)
-            read.append(
-                one
-                if keep_spans
-                else replace(one, timeline=replace(one.timeline, spans=(), host_calls=None))
-            )
-    return dict(sorted(_numbered(read).items()))
+            trace = _read_rank(file, kernels, step, kernel_delay)
+            if not keep_spans:
+                trace = replace(trace, timeline=replace(trace.timeline, spans=(), host_calls=None))
+            read.append(trace)
+    return dict(sorted(_by_rank(read).items()))
 
 
 def side_by_side(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> Timeline:
@@ -222,27 +219,26 @@ def side_by_side(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> Timeline
 
     If their clocks agree, each rank begins when it did; otherwise all begin at zero.
     """
-    later = _begins_later(ranks, clocks_agree)
-    spans = []
-    for rank, one in ranks.items():
-        own = one.timeline.columns.moved(later[rank])
-        spans.append(
-            replace(
-                own, queues=tuple((f"rank {rank} {device}", queue) for device, queue in own.queues)
-            )
-        )
-    sources = dict.fromkeys(one.timeline.source for one in ranks.values())
-    return Timeline(", ".join(sources), Spans.joined(spans))
+    delays = _begins_later(ranks, clocks_agree)
+    spans_of_ranks = []
+    for rank, trace in ranks.items():
+        spans = trace.timeline.columns.moved(delays[rank])
+        queues = tuple((f"rank {rank} {device}", queue) for device, queue in spans.queues)
+        spans_of_ranks.append(replace(spans, queues=queues))
+    # Each source once, in the order of the ranks.
+    sources = dict.fromkeys(trace.timeline.source for trace in ranks.values())
+    return Timeline(", ".join(sources), Spans.joined(spans_of_ranks))
 
 
 def _begins_later(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> dict[int, int]:
     """Return how many nanoseconds after the first one each rank's timeline begins; 0 for all if
     clocks disagree.
     """
-    begins = {rank: one.begin for rank, one in ranks.items() if one.begin is not None}
+    begins = {rank: trace.begin for rank, trace in ranks.items() if trace.begin is not None}
     if not clocks_agree or len(begins) < len(ranks):
         return dict.fromkeys(ranks, 0)
-    return {rank: begin - min(begins.values()) for rank, begin in begins.items()}
+    first_begin = min(begins.values())
+    return {rank: begin - first_begin for rank, begin in begins.items()}
 
 
 def _read(path: Path) -> tuple[Trace, Timeline]:
@@ -286,22 +282,17 @@ def _to_last_step(timeline: Timeline, trace: Trace) -> Timeline:
 def _read_rank(
     file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int
 ) -> RankTrace:
-    trace, whole = _read(file)
+    """Read one rank's trace, as `read_ranks` says."""
+    trace, whole_timeline = _read(file)
     with _naming(file):
         check_one_rank(trace)
-    timeline = _to_last_step(whole, trace)
+    timeline = _to_last_step(whole_timeline, trace)
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
-    more_notes = (
-        *named_like_collectives(timeline),
-        *_other_unit(whole),
-        *(
-            ()
-            if timeline.cases or step_windows(timeline.annotations)
-            else unrecorded_time(timeline)
-        ),
-    )
-    timeline = replace(timeline, notes=(*timeline.notes, *more_notes))
+    notes = [*timeline.notes, *named_like_collectives(timeline), *_other_unit(whole_timeline)]
+    if not timeline.cases and not step_windows(timeline.annotations):
+        notes += unrecorded_time(timeline)
+    timeline = replace(timeline, notes=tuple(notes))
     spans = timeline.columns
     if step is not None:
         with _naming(file, "cannot be cut"):
@@ -314,21 +305,23 @@ def _read_rank(
     base = trace.properties.get("baseTimeNanoseconds")
     begin = trace.begin + (base if isinstance(base, int) else 0)
     # Of another format than PyTorch's the timeline is all that is known.
-    is_own, cut = OWN_KEY in trace.properties, len(timeline.spans) < len(whole.spans)
-    only_spans = is_own or not trace.slices
-    collectives = _own_collectives(spans) if only_spans else _collectives(trace, spans, begin, cut)
+    only_spans = OWN_KEY in trace.properties or not trace.slices
+    if only_spans:
+        collectives = _own_collectives(spans)
+    else:
+        is_cut = len(timeline.spans) < len(whole_timeline.spans)
+        collectives = _collectives(trace, spans, begin, is_cut)
     rank_trace = RankTrace(
-        file,
-        rank,
-        world_size,
-        timeline,
-        len(timeline.spans),
-        (),
-        tuple(collectives),
+        file=file,
+        rank=rank,
+        world_size=world_size,
+        timeline=timeline,
+        spans=len(timeline.spans),
+        figures=(),
+        collectives=tuple(collectives),
         # Cases begin at zero, wherever they are in the trace.
-        None if only_spans or timeline.cases else begin,
-        (),
-        _origin(trace, timeline),
+        begin=None if only_spans or timeline.cases else begin,
+        origin=_origin(trace, timeline),
     )
     # The arguments of a million events would take room from the figures.
     del trace
@@ -339,54 +332,68 @@ def _read_rank(
 def _other_unit(timeline: Timeline) -> Iterator[str]:
     """Yield a note if operations are so short that the file's times are not in microseconds."""
     spans = timeline.columns
-    whole = int(spans.ends.max()) - int(spans.starts.min())
-    if len(spans) >= FEWEST_SPANS and whole < LEAST_NANOSECONDS * len(spans):
+    took = int(spans.ends.max()) - int(spans.starts.min())
+    if len(spans) >= FEWEST_SPANS and took < LEAST_NANOSECONDS * len(spans):
         yield (
-            f"{len(spans):,} operations took {whole:,} ns together: the file's times are probably "
+            f"{len(spans):,} operations took {took:,} ns together: the file's times are probably "
             "not in microseconds, as the format has them, and all times here are too short."
         )
 
 
 def _origin(trace: Trace, timeline: Timeline) -> int | None:
+    """Return the timeline's zero by the clock of the file; None if that is not known."""
     if OWN_KEY in trace.properties:
         return 0
     # Cases begin at zero, wherever they are in the trace.
     return None if timeline.cases or not trace.slices else trace.begin
 
 
-def _collectives(trace: Trace, all_spans: Spans, begin: int, cut: bool) -> Iterator[Collective]:
-    spans = all_spans.select(all_spans.kinds == KINDS.index("exchange"))
-    names = {spans.operators[place] for place in np.unique(spans.operator_of).tolist()}
-    # What is cut away is in the trace, and not in the timeline.
-    kept = set(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True))
-    for one in collectives_of(trace, names):
-        if not cut or (one.start, one.end) in kept:
-            yield one._replace(start=begin + one.start, end=begin + one.end)
+def _collectives(trace: Trace, spans: Spans, begin: int, is_cut: bool) -> Iterator[Collective]:
+    """Yield the collectives of a trace whose spans are in the timeline, by the clock of the file.
+
+    `begin` is when the trace begins by that clock. If the timeline was cut, the trace has more.
+    """
+    exchanges = spans.select(spans.kinds == KINDS.index("exchange"))
+    names = {exchanges.operators[place] for place in np.unique(exchanges.operator_of).tolist()}
+    kept = set(zip(exchanges.starts.tolist(), exchanges.ends.tolist(), strict=True))
+    for collective in collectives_of(trace, names):
+        start, end = collective.start, collective.end
+        if not is_cut or (start, end) in kept:
+            yield collective._replace(start=begin + start, end=begin + end)
 
 
 def _own_collectives(spans: Spans) -> Iterator[Collective]:
+    """Yield the exchanges of a timeline of which nothing else is known, as collectives."""
     for span in spans:
         if span.kind == "exchange" and span.device != HOST_DEVICE:
             yield Collective(span.name, "", None, span.queue, span.start, span.end)
 
 
-def _numbered(read: Sequence[RankTrace]) -> dict[int, RankTrace]:
-    said = [one.rank for one in read]
-    for place, one in enumerate(read):
-        if one.rank is None and (match := RANK_IN_NAME.search(one.file.name)):
-            said[place] = int(match[1])
-    if all(rank is None for rank in said):
-        said = list(range(len(read)))
-    known: dict[int, RankTrace] = {}
-    for one, rank in zip(read, said, strict=True):
+def _rank_in_name(file: Path) -> int | None:
+    """Return the rank that a file's name says, if it says one."""
+    match = RANK_IN_NAME.search(file.name)
+    return None if match is None else int(match[1])
+
+
+def _by_rank(traces: Sequence[RankTrace]) -> dict[int, RankTrace]:
+    """Return the traces by what they say, or their files' names; by their order if none says it.
+
+    Raises RequestError if only some of them say it, and if two are of the same rank.
+    """
+    ranks = [_rank_in_name(trace.file) if trace.rank is None else trace.rank for trace in traces]
+    if all(rank is None for rank in ranks):
+        return dict(enumerate(traces))
+    by_rank: dict[int, RankTrace] = {}
+    for trace, rank in zip(traces, ranks, strict=True):
         if rank is None:
             raise RequestError(
-                f"{one.file} does not say its rank, unlike other files: name it such as rank-0.json"
+                f"{trace.file} does not say its rank, unlike other files: name it such as "
+                "rank-0.json"
             )
-        if rank in known:
-            first = known[rank].file
+        if rank in by_rank:
             raise RequestError(
-                f"{first} and {one.file} are both of rank {rank}: give one trace of each rank"
+                f"{by_rank[rank].file} and {trace.file} are both of rank {rank}: give one trace of "
+                "each rank"
             )
-        known[rank] = one
-    return known
+        by_rank[rank] = trace
+    return by_rank

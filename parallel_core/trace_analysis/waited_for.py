@@ -56,8 +56,9 @@ class Operations:
     starts: np.ndarray
     ends: np.ndarray
     calls: np.ndarray
-    """The places of the calls that launched them, or NONE; `before` likewise, of operations."""
+    """The places of the calls that launched them, or NONE."""
     before: np.ndarray
+    """The operations that they waited for, or NONE."""
     launched: np.ndarray
     """When they began, if the launch is not known; with `queues`, of only linked operations."""
     queues: tuple[Queue, ...] = ()
@@ -81,6 +82,7 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
 
     # First the operation before it on its queue, if the queue was busy when it was launched.
     previous = _previous(queue_of)
+    # Of two that began together neither has waited for the other.
     previous[starts[previous] == starts] = NONE
     previous_end = np.where(previous != NONE, ends[previous], UNKNOWN)
     was_busy = previous_end > launched
@@ -149,8 +151,9 @@ def operations_by_time(case: CaseSpans, host: np.ndarray) -> Operations:
 def last_ended(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Return which of some operations ended last until each of some times, or NONE."""
     by_end = np.lexsort((starts, ends))
-    reached = np.searchsorted(ends[by_end], times, side="right") - 1
-    return np.append(by_end, NONE)[reached]
+    # If none had ended, this is -1, and finds the entry that is appended.
+    latest = np.searchsorted(ends[by_end], times, side="right") - 1
+    return np.append(by_end, NONE)[latest]
 
 
 def _queue(
@@ -160,15 +163,18 @@ def _queue(
     known.
     """
     launches = launched[on_queue]
-    # A queue keeps the order: such a launch came after those before it, at the earliest.
+    # A queue keeps the order: an unknown launch is taken to come right behind those before it.
     launches = np.where(launches == UNKNOWN, np.maximum.accumulate(launches), launches)
     order = np.argsort(launches, kind="stable")
     operations = on_queue[order]
 
+    # The operations that end last of all up to them, and for each operation the nearest of these.
     latest_end = np.maximum.accumulate(ends[operations])
-    ends_last = np.flatnonzero(ends[operations] == latest_end)
-    reached = np.searchsorted(ends_last, np.arange(len(operations)), side="right") - 1
-    return Queue(name, launches[order], operations, operations[ends_last[reached]])
+    end_last_so_far = np.flatnonzero(ends[operations] == latest_end)
+    numbers = np.arange(len(operations))
+    nearest = np.searchsorted(end_last_so_far, numbers, side="right") - 1
+    last = operations[end_last_so_far[nearest]]
+    return Queue(name, launches[order], operations, last)
 
 
 def _launched_by(calls: HostCalls, launched: np.ndarray) -> np.ndarray:
@@ -178,7 +184,8 @@ def _launched_by(calls: HostCalls, launched: np.ndarray) -> np.ndarray:
         return np.full(len(launched), NONE)
     # Of calls that begin together the shortest is the innermost.
     runtime = runtime[np.lexsort((-calls.ends[runtime], calls.starts[runtime]))]
-    latest = runtime[np.searchsorted(calls.starts[runtime], launched, side="right") - 1]
+    begun = np.searchsorted(calls.starts[runtime], launched, side="right")
+    latest = runtime[begun - 1]
     return np.where(calls.starts[latest] == launched, latest, NONE)
 
 
@@ -186,47 +193,55 @@ def _last_launch(case: CaseSpans, places: np.ndarray, launches: np.ndarray) -> n
     """Return the place of the call that launched each operation, or of the last that was over, or
     NONE.
     """
+    if len(launches) == 0:
+        return np.full(len(places), NONE)
     spans = case.spans
-    begins = spans.starts[places]
-    since = np.minimum(case.since[places], begins)
-    nearest = np.searchsorted(spans.starts[launches], since, side="right") - 1
-    if len(launches):
-        call_end = spans.ends[launches[nearest]]
-        # A call that was under way and ended before the operation need not have launched it.
-        was_under_way = (call_end > begins) & (call_end < spans.ends[places])
-        nearest = np.maximum(nearest - (was_under_way & ~case.linked[places]), NONE)
-    return np.append(launches, NONE)[nearest]
+    starts, ends = spans.starts[places], spans.ends[places]
+    since = np.minimum(case.since[places], starts)
+    # If none began before, this is -1: as a place it finds the entry that is appended.
+    latest = np.searchsorted(spans.starts[launches], since, side="right") - 1
+    call_end = spans.ends[launches[latest]]
+    # A call that was under way and ended before the operation need not have launched it.
+    was_under_way = (call_end > starts) & (call_end < ends)
+    goes_one_back = was_under_way & ~case.linked[places] & (latest >= 0)
+    latest[goes_one_back] -= 1
+    return np.append(launches, NONE)[latest]
 
 
 def _previous(queue_of: np.ndarray) -> np.ndarray:
     """Return the operation before each one on its queue, or NONE."""
-    order = np.argsort(queue_of, kind="stable")
+    by_queue = np.argsort(queue_of, kind="stable")
+    earlier, later = by_queue[:-1], by_queue[1:]
+    same_queue = queue_of[earlier] == queue_of[later]
     previous = np.full(len(queue_of), NONE)
-    follows = queue_of[order[1:]] == queue_of[order[:-1]]
-    previous[order[1:][follows]] = order[:-1][follows]
+    previous[later[same_queue]] = earlier[same_queue]
     return previous
 
 
 def _recorded_waits(calls: HostCalls, queues: tuple[Queue, ...]) -> Iterator[tuple[int, int]]:
     """Give the first operation that each recorded wait holds up, and the last that it waits for."""
-    named = {queue.name: queue for queue in queues}
+    queue_by_name = {queue.name: queue for queue in queues}
     for since, waiting_name, awaited_name, recorded in calls.queue_waits:
-        waiting, awaited = named.get(waiting_name), named.get(awaited_name)
-        if waiting is None or awaited is None:
+        waiting_queue = queue_by_name.get(waiting_name)
+        awaited_queue = queue_by_name.get(awaited_name)
+        if waiting_queue is None or awaited_queue is None:
             continue
-        first = int(np.searchsorted(waiting.launched, since))
-        last = int(awaited.last_before(np.array([recorded]))[0])
-        if first < len(waiting.operations) and last != NONE:
-            yield int(waiting.operations[first]), last
+        first_held_up = int(np.searchsorted(waiting_queue.launched, since))
+        (last_awaited,) = awaited_queue.last_before(np.array([recorded])).tolist()
+        if first_held_up < len(waiting_queue.operations) and last_awaited != NONE:
+            yield int(waiting_queue.operations[first_held_up]), last_awaited
 
 
 def _let_wait_between(calls: HostCalls, launched: np.ndarray, previous: np.ndarray) -> np.ndarray:
     """Return whether the host let some queue wait between the launches of an operation and of the
     previous one on its queue.
     """
-    let_wait = np.sort(calls.starts[calls.roles == ROLES.index("let a queue wait")])
+    lets_wait = calls.roles == ROLES.index("let a queue wait")
+    times = np.sort(calls.starts[lets_wait])
     previous_launch = np.where(previous != NONE, launched[previous], UNKNOWN)
-    return np.searchsorted(let_wait, launched) > np.searchsorted(let_wait, previous_launch)
+    calls_before = np.searchsorted(times, launched)
+    calls_before_previous = np.searchsorted(times, previous_launch)
+    return calls_before > calls_before_previous
 
 
 def _one_launch_for_several_queues(launched: np.ndarray, queue_of: np.ndarray) -> np.ndarray:

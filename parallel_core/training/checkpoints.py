@@ -11,6 +11,7 @@ import platform
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from zlib import crc32
 
@@ -33,7 +34,7 @@ STATE_ARRAY = "training"
 """The name of the uint8 array that holds the state as JSON."""
 LAYERS = len(shapes()) // 2
 PARAMETERS = tuple(
-    f"{layer}.{kind}" for layer in range(1, LAYERS + 1) for kind in ("weight", "bias")
+    f"{layer}.{kind}" for layer, kind in product(range(1, LAYERS + 1), ("weight", "bias"))
 )
 """The names of the arrays of the parameters: `1.weight`, `1.bias`, `2.weight`, …"""
 FIXED_OPTIONS = {
@@ -118,22 +119,22 @@ def checkpoint_of(
     # PyTorch's version is a subclass of str, which msgspec does not encode.
     backend_version = str(backend.version)
     written = Written(
-        backend.name,
-        backend_version,
-        package_version(),
-        np.__version__,
-        platform.python_version(),
+        backend=backend.name,
+        version=backend_version,
+        parallel_core=package_version(),
+        numpy=np.__version__,
+        python=platform.python_version(),
     )
     state = TrainingState(
-        FORMAT,
-        SCHEMA,
-        settings,
-        progress.epoch,
-        progress.step,
-        progress,
-        generator_of(settings, progress.epoch, data),
-        data.checksum,
-        written,
+        format=FORMAT,
+        schema=SCHEMA,
+        settings=settings,
+        epoch=progress.epoch,
+        step=progress.step,
+        progress=progress,
+        generator=generator_of(settings, progress.epoch, data),
+        data=data.checksum,
+        written=written,
     )
     return Checkpoint(state, parameters)
 
@@ -220,8 +221,7 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
     if state.generator != generator_of(settings, state.epoch, data):
         raise RequestError(
             f"this NumPy draws another order of images than NumPy {state.written.numpy}, which the "
-            "checkpoint was "
-            "trained with: install that one"
+            "checkpoint was trained with: install that one"
         )
     steps = steps_of(data, settings)
     all_complete = all(len(epoch.losses) == steps for epoch in state.progress.epochs)

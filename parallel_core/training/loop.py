@@ -184,7 +184,8 @@ def train_steps(
     launched = chain[Any](_launch_steps(backend, params, data, settings, epoch, steps), (None,))
     for (losses_and_guard, count, launching), _next_step in pairwise(launched):
         number = steps.start + len(losses)
-        *losses_of_step, guard = (value.item() for value in backend.to_numpy(losses_and_guard))
+        numbers = [array.item() for array in backend.to_numpy(losses_and_guard)]
+        *losses_of_step, guard = numbers
         step = f"epoch {epoch}, step {number + 1}"
         is_updated = math.isfinite(guard)
         for device, loss in zip(devices, losses_of_step, strict=True):

@@ -222,7 +222,8 @@ def sum_over_devices(
         backend.asarray(np.array(row, np.float32), device)
         for row, device in zip(rows, devices, strict=True)
     ]
-    return np.asarray(backend.to_numpy(backend.allreduce(loaded)[0]))
+    sums_on_devices = backend.allreduce(loaded)
+    return np.asarray(backend.to_numpy(sums_on_devices[0]))
 
 
 def largest_replica_difference(backend: Backend, params: Sequence[Array]) -> float:

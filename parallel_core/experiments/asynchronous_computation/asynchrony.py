@@ -104,23 +104,29 @@ def time_waiting(trial: Trial, size: int) -> None:
     backend = trial.backend
     x = trial.normal(size, trial.devices[0])
     other_x = trial.normal(size, trial.devices[-1])
-    one = workloads.multiplications(trial, x, 1)
-    ten = workloads.multiplications(trial, other_x, COUNT)
-    everything: tuple[Work, ...] = (one, ten)
+    one_product = workloads.multiplications(trial, x, 1)
+    ten_products = workloads.multiplications(trial, other_x, COUNT)
+    everything: tuple[Work, ...] = (one_product, ten_products)
     if len(trial.devices) == 1:
         everything = (workloads.multiplications(trial, x, 1 + COUNT),)
+
     # A profiler replaces the verbs: they are looked up when they are called.
-    trial.time(ONE, ten, one, until=lambda made: backend.wait(made[1][0]), bare=(one,))
-    trial.time(ALL, ten, one, until=lambda _: backend.waitall(), bare=everything)
+    def wait_for_one_product(results: Sequence[Any]) -> None:
+        _, results_of_one = results
+        backend.wait(results_of_one[0])
+
+    trial.time(ONE, ten_products, one_product, until=wait_for_one_product, bare=(one_product,))
+    trial.time(ALL, ten_products, one_product, until=lambda _: backend.waitall(), bare=everything)
     for conversion, convert in CONVERSIONS.items():
-        trial.time(f"product, {conversion}", one, until=partial(convert_first, backend, convert))
+        until = partial(convert_first, backend, convert)
+        trial.time(f"product, {conversion}", one_product, until=until)
 
 
 def convert_first(
-    backend: Backend, convert: Callable[[Backend, Array], object], made: Sequence[Any]
+    backend: Backend, convert: Callable[[Backend, Array], object], results: Sequence[Any]
 ) -> object:
     """Convert the first result of the first work: the conversion waits for that result."""
-    results_of_first_work = made[0]
+    results_of_first_work = results[0]
     return convert(backend, results_of_first_work[0])
 
 

@@ -165,12 +165,12 @@ def count_waits(trial: Trial, matrix_at: Mapping[str, Array], deepest: int) -> N
     def launched_on(matrix: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         return multiplied(trial, x), multiplied(trial, matrix, deepest)
 
+    def wait_for_first(launched: tuple[tuple[Array, ...], tuple[Array, ...]]) -> None:
+        awaited, _ = launched
+        backend.wait(awaited[0])
+
     for place, matrix in matrix_at.items():
-        trial.count_as(
-            named(WAIT, deepest, place),
-            partial(launched_on, matrix),
-            lambda launched: backend.wait(launched[0][0]),
-        )
+        trial.count_as(named(WAIT, deepest, place), partial(launched_on, matrix), wait_for_first)
     for conversion, convert in CONVERSIONS.items():
         trial.count_as(
             named(conversion, deepest, SAME),

@@ -89,7 +89,10 @@ def program(
     incremented_once = [incremented(trial, x, 1) for x in vectors.values()]
     trial.check("increments", incremented_once, [np.full((1, size), 2.0) for size in vectors])
     cases = trial.run(0.95)
-    points = [Point(size, steps_at[size], model_at[size], cases[case_of(size)]) for size in vectors]
+    points = []
+    for size in vectors:
+        case = cases[case_of(size)]
+        points.append(Point(size, steps_at[size], model_at[size], case))
     find_figures(trial, points)
 
 
@@ -105,9 +108,10 @@ def enough_steps(trial: Trial, x: Array) -> int:
     # low; the second and third ones correct it.
     for _ in range(3):
         launch = partial(incremented, trial, x, steps)
-        fastest = min(measure(trial.backend, launch)[1] for _ in range(3))
-        seconds = fastest / steps
-        steps = min(1000, max(20, round(0.01 / seconds)))
+        timings = [measure(trial.backend, launch) for _ in range(3)]
+        fastest = min(seconds for _, seconds in timings)
+        seconds_of_step = fastest / steps
+        steps = min(1000, max(20, round(0.01 / seconds_of_step)))
     return steps
 
 

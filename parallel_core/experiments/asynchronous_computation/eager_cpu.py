@@ -60,11 +60,10 @@ def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str],
     `against` is the text of the option. Raises RequestError for a pair that does not exist or is
     measured here.
     """
-    all_pairs = {
-        f"{name}:{engine}": (name, engine)
-        for name in backends.names()
-        for engine in get_args(Engine)
-    }
+    all_pairs: dict[str, tuple[str, str]] = {}
+    for name in backends.names():
+        for engine in get_args(Engine):
+            all_pairs[f"{name}:{engine}"] = (name, engine)
     if against == NONE:
         return ()
     if against == OTHERS:

@@ -142,12 +142,15 @@ def fit_cost_model(
     seconds_to_issue = issuing_all / steps
     # The fastest of three: with too few multiplications they would end before the last increment is
     # issued.
-    seconds_to_multiply = min(measure(backend, multiply)[1] for _ in range(3))
+    timings = [measure(backend, multiply) for _ in range(3)]
+    seconds_to_multiply = min(seconds for _, seconds in timings)
 
     def time_behind_multiplications(count: int) -> _IncrementsBehind:
+        """Launch multiplications, and increments behind them, and time the increments."""
         backend.waitall()
-        covering = round(4 * count * seconds_to_issue / seconds_to_multiply)
-        for _ in range(1 + covering):
+        # The multiplications take four times as long as issuing the increments.
+        multiplications = 1 + round(4 * count * seconds_to_issue / seconds_to_multiply)
+        for _ in range(multiplications):
             (last_product,) = multiply()
         start = perf_counter()
         increment(count)
@@ -219,13 +222,14 @@ def time_increments(trial: Trial, steps: int | None) -> None:
 
 def steps_that_fit(model: CostModel, seconds: float) -> int:
     """Return how many increments, 100 to 10,000 in hundreds, fit `seconds` in all timings."""
+    # What an increment takes in each of the cases that are timed.
     waiting_each = model.waiting_each(1)
     waiting_once = max(model.t1, model.t2)
-    # In one launch, and in units.
-    within_launches = 2 * (model.t1 + model.t2)
-    seconds_of_step = waiting_each + waiting_once + within_launches
-    hundreds = round(seconds / FEWEST_TIMINGS / seconds_of_step / 100)
-    return max(100, min(10_000, 100 * hundreds))
+    in_one_launch_or_in_units = model.t1 + model.t2
+    seconds_of_step = waiting_each + waiting_once + 2 * in_one_launch_or_in_units
+    seconds_of_timing = seconds / FEWEST_TIMINGS
+    steps = 100 * round(seconds_of_timing / seconds_of_step / 100)
+    return max(100, min(10_000, steps))
 
 
 def find_figures(trial: Trial, model: CostModel, cases: Mapping[str, Case], steps: int) -> None:

@@ -31,12 +31,13 @@ can run in parallel.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial, reduce
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
 import backends
-from backends import Array, Backend, Ops
+from backends import Array, Backend, Device, Ops
 from backends.arrays import tree_leaves
 from parallel_core.experiments.automatic_parallelism import dependencies
 from parallel_core.experiments.automatic_parallelism.task_order import BESIDE
@@ -126,19 +127,19 @@ def mlp(batch: int) -> Program:
     """
 
     def inputs(backend: Backend) -> Any:
+        """Load the layers on every device, and the workers' shards of the batch on the keeper."""
         keeper, *workers = backend.devices
         initial, (images, labels) = drawn_by_numpy(batch)
-        layers = [
-            [backend.asarray(layer, device) for layer in initial] for device in backend.devices
-        ]
+
+        def layers_on(device: Device) -> list[Array]:
+            return [backend.asarray(layer, device) for layer in initial]
+
+        layers_by_device = [layers_on(device) for device in backend.devices]
         # The batch begins on the keeper: sending it to the workers is a part of the step.
         shards_at = [keeper] * len(workers)
-        shards = zip(
-            backend.split_and_load(images, shards_at),
-            backend.split_and_load(labels, shards_at),
-            strict=True,
-        )
-        return layers, list(shards), batch
+        image_shards = backend.split_and_load(images, shards_at)
+        label_shards = backend.split_and_load(labels, shards_at)
+        return layers_by_device, list(zip(image_shards, label_shards, strict=True)), batch
 
     return Program(inputs, train_step)
 
@@ -207,8 +208,8 @@ def passes(backend: Backend, layers: Sequence[Array], shard: Array) -> Iterator[
 
 def add_up(ops: Ops, *gradients: Array) -> Array:
     """Sum the gradients of several devices, parameter by parameter."""
-    by_parameter = zip(*gradients, strict=True)
-    return tuple(reduce(ops.add, of_devices) for of_devices in by_parameter)
+    gradients_by_parameter = zip(*gradients, strict=True)
+    return tuple(reduce(ops.add, on_devices) for on_devices in gradients_by_parameter)
 
 
 def drawn_by_numpy(batch: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
@@ -234,9 +235,9 @@ def expected_step(batch: int) -> list[np.ndarray]:
         units = hidden(ops, parameters[:2], images)
         return ops.cross_entropy(dense(ops, parameters[2:], units), labels)
 
-    layers, images_and_labels = drawn_by_numpy(batch)
-    parameters = tuple(array for layer in layers for array in layer)
-    _, gradients = ops.value_and_grad(loss)(parameters, *images_and_labels)
+    layers, (images, labels) = drawn_by_numpy(batch)
+    parameters = tuple(chain.from_iterable(layers))
+    _, gradients = ops.value_and_grad(loss)(parameters, images, labels)
     return list(ops.sgd(parameters, gradients, 1 / batch))
 
 

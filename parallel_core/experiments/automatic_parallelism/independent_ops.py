@@ -98,8 +98,8 @@ def program(
     trial.parameters["products"] = MULTIPLICATIONS
     # The powers of an orthogonal matrix neither grow nor shrink.
     drawn = np.random.default_rng(0).standard_normal((size, size))
-    orthogonal = np.linalg.qr(drawn)[0].astype(np.float32)
-    x = trial.backend.asarray(orthogonal, trial.devices[0])
+    orthogonal, _ = np.linalg.qr(drawn)
+    x = trial.backend.asarray(orthogonal.astype(np.float32), trial.devices[0])
     independent, chain = multiplications(trial, x), chained(trial, x)
     counted_case = named("independent", workers)
     if larger_size := larger_size_to_count(trial, counted_case, size):

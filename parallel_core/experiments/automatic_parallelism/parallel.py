@@ -165,8 +165,8 @@ EXPERIMENT = Experiment(
         ),
         Change(
             fills_the_gpu,
-            lambda found: (
-                f"Matrices below {figure(found.result.metrics['filling_size'])} (--size): from "
+            lambda answered: (
+                f"Matrices below {figure(answered.result.metrics['filling_size'])} (--size): from "
                 "there on one multiplication fills the GPU, with nothing left for a second stream."
             ),
         ),

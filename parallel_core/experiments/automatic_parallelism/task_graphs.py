@@ -48,10 +48,11 @@ def random_graph(seed: int, devices: int, layers: int = 6) -> tuple[Node, ...]:
     """
     generator = np.random.default_rng(seed)
     nodes: list[Node] = []
-    layer_starts = [0, 0]
+    # The positions at which the last two layers begin; before the first layer they are empty.
+    start_before_last = start_of_last = 0
     for _ in range(layers):
-        earlier = range(layer_starts[-2], len(nodes))
-        layer_starts.append(len(nodes))
+        earlier = range(start_before_last, len(nodes))
+        start_before_last, start_of_last = start_of_last, len(nodes)
         for _ in range(generator.integers(1, 2 * devices + 1)):
             count = min(len(earlier), int(generator.integers(1, 4)))
             after: list[int] = []

@@ -266,12 +266,17 @@ def by_first_weight(ops: Ops) -> Callable[..., Array]:
     """
 
     def inner_product(first_parameter: Array, x: Array, *upstream: Array) -> Array:
+        """Return the sum of the products of z and its sums with the gradients by them.
+
+        Its gradient by the first weight is that of the losses.
+        """
         z, sums = with_sums(ops)(first_parameter, x)
-        through_z, *through_sums = (
+        products = [
             ops.total(ops.multiply(result, gradient))
             for result, gradient in zip((z, *sums), upstream, strict=True)
-        )
-        return ops.add(through_z, ops.add(*through_sums))
+        ]
+        through_z, through_sum, through_sum_of_squares = products
+        return ops.add(through_z, ops.add(through_sum, through_sum_of_squares))
 
     differentiate = ops.value_and_grad(inner_product)
 

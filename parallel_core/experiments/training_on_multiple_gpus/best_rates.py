@@ -34,10 +34,10 @@ def find_figures(trial: Trial, accuracies: Accuracies, images: int) -> None:
 
     `accuracies` are shares of the number of test `images`.
     """
-    curves = {
-        plan: {rate: fmean(of_seeds) for rate, of_seeds in by_rate.items()}
-        for plan, by_rate in accuracies.items()
-    }
+    curves = {}
+    for plan, accuracies_of_rates in accuracies.items():
+        curve = {rate: fmean(of_seeds) for rate, of_seeds in accuracies_of_rates.items()}
+        curves[plan] = curve
     total = len(trial.devices)
     one_device, scaled = curves[FIXED, 1], curves[SCALED, total]
     noise = _noise_between_rates(accuracies, images, len(one_device) - 1)

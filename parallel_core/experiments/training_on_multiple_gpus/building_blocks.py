@@ -226,7 +226,8 @@ def step(backend: Backend, parameter: Array, gradient: np.ndarray, device: Devic
     """Take a step on a device, which consumes the parameter; return the new value."""
     on_device = backend.asarray(gradient, device)
     updated = backend.launch(backend.ops.sgd, (parameter,), (on_device,), float(RATE))
-    new_value: np.ndarray = backend.to_numpy(updated)[0]
+    new_value: np.ndarray
+    (new_value,) = backend.to_numpy(updated)
     return new_value
 
 

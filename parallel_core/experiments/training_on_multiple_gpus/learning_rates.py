@@ -128,14 +128,14 @@ def program(
     trained: dict[Plan, list[Training]] = {plan: [] for plan in batches}
     for number, (seed, rate, plan) in enumerate(points):
         kind, count = plan
-        of_training = with_batch(
+        own_settings = with_batch(
             settings, batches[plan], learning_rate=rate, seed=settings.seed + seed
         )
         case = case_name(kind, count, total)
         on_training(f"training {number + 1} of {len(points)}: rate {rate:g}, {case}")
         report_batch = partial(report, number * settings.last_epoch)
-        epochs = train_once(backend, count, data, of_training, initial_scale, report_batch)
-        trained[plan].append((of_training, epochs))
+        epochs = train_once(backend, count, data, own_settings, initial_scale, report_batch)
+        trained[plan].append((own_settings, epochs))
     watch = watched(before, sample_machine())
     for plan, trainings in trained.items():
         add_case(trial, data, initial_scale, plan, trainings, watch)
@@ -143,8 +143,8 @@ def program(
     accuracies: dict[Plan, dict[float, list[float]]] = {}
     for plan, trainings in trained.items():
         accuracies[plan] = {rate: [] for rate in rates}
-        for of_training, epochs in trainings:
-            accuracies[plan][of_training.learning_rate].append(epochs[-1].accuracy)
+        for own_settings, epochs in trainings:
+            accuracies[plan][own_settings.learning_rate].append(epochs[-1].accuracy)
     find_figures(trial, accuracies, len(data.test_labels))
     trial.described["data"] = data.source
 
@@ -185,14 +185,15 @@ def _compare_devices(trial: Trial, trained: Mapping[Plan, Sequence[Training]]) -
     The trainings of every plan are in the same order. A training that lost finite losses on one
     side only counts as an infinite difference.
     """
-    losses = {
-        count: [np.array(epochs[0].losses[:5]) for _, epochs in trainings]
-        for (kind, count), trainings in trained.items()
-        if kind == FIXED
-    }
+    # By the number of devices, the first losses of each training with the fixed batch.
+    first_losses: dict[int, list[np.ndarray]] = {}
+    for (kind, count), trainings in trained.items():
+        if kind == FIXED:
+            first_losses[count] = [np.array(epochs[0].losses[:5]) for _, epochs in trainings]
     errors: list[float] = []
-    for losses_on_devices in losses.values():
-        errors += map(relative_error, losses_on_devices, losses[1])
+    for losses_on_devices in first_losses.values():
+        for losses, losses_on_one in zip(losses_on_devices, first_losses[1], strict=True):
+            errors.append(relative_error(losses, losses_on_one))
     difference = largest_of(errors)
     trial.checks["max_device_difference"] = difference
     if not difference < 1e-4:

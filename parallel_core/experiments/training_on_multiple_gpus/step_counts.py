@@ -6,7 +6,7 @@ A step reaches from one update to the next. Its computations take longer than a 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 from backends.profiling import Span
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
@@ -36,15 +36,14 @@ class Step:
     @property
     def computes_on_several_devices(self) -> bool:
         """Whether computations of two devices ran at the same time."""
-        computations = [
-            [span for span in on_device if span.kind == "compute"] for on_device in self.by_device
-        ]
-        return any(_some_overlap(*devices) for devices in combinations(computations, 2))
+        computations_by_device = [_computations(on_device) for on_device in self.by_device]
+        pairs_of_devices = combinations(computations_by_device, 2)
+        return any(_some_overlap(spans, others) for spans, others in pairs_of_devices)
 
     @property
     def backward_end(self) -> int:
         """The time when the backward pass was over on all devices; 0 if that is not known."""
-        computations = [span for span in self.operations if span.kind == "compute"]
+        computations = _computations(self.operations)
         return max((span.end for span in computations if BACKWARD in span.name), default=0)
 
     @property
@@ -120,11 +119,17 @@ def _update_of(span: Span, updates: Sequence[Span]) -> Span | None:
     return next((call for call in updates if call.start <= span.launched <= call.end), None)
 
 
+def _computations(operations: Sequence[Span]) -> list[Span]:
+    """Return those of some operations that compute."""
+    return [operation for operation in operations if operation.kind == "compute"]
+
+
 def _some_overlap(spans: Sequence[Span], others: Sequence[Span]) -> bool:
     """Return whether one of the spans and one of the others have a time in common."""
-    return any(
-        span.start < other.end and other.start < span.end for span in spans for other in others
-    )
+    for span, other in product(spans, others):
+        if span.start < other.end and other.start < span.end:
+            return True
+    return False
 
 
 AT_ONCE = Count(

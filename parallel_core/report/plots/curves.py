@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
@@ -67,11 +68,10 @@ class CurvesChart:
 
     def draw(self, picture: Picture) -> None:
         """Draw the legend, and below it the panels."""
-        curve_of = {curve.label: curve for panel in self.panels for curve in panel.curves}
-        if len(curve_of) > 1:
-            samples = {
-                label: partial(_draw_sample, picture, curve) for label, curve in curve_of.items()
-            }
+        samples = {}
+        for curve in chain.from_iterable(panel.curves for panel in self.panels):
+            samples[curve.label] = partial(_draw_sample, picture, curve)
+        if len(samples) > 1:
             picture.legend(samples)
         columns = min(self.columns, len(self.panels))
         width = picture.width / columns
@@ -190,12 +190,14 @@ def sweep_chart(
                 solid_labels.append(label)
 
     def curve_of(label: str, values: Sequence[Interval]) -> Curve:
+        """Return a curve: dotted if it is a bound or a prediction, else in a colour of its own."""
         points = list(zip(swept, values, strict=False))
         if label in curves.dotted:
             dash = DOTTED[curves.dotted.index(label) % len(DOTTED)]
-            return Curve(label, "host", points, None, dash)
+            return Curve(label, "host", points, dash=dash)
         number = solid_labels.index(label)
-        return Curve(label or curves.y_title, f"c{number % COLOURS}", points, number)
+        colour = f"c{number % COLOURS}"
+        return Curve(label or curves.y_title, colour, points, shape=number)
 
     drawn_panels = []
     for name, curves_of_panel in panels.items():
@@ -241,18 +243,28 @@ def learning_chart(trained: Sequence[tuple[Curve, Result]]) -> CurvesChart:
         thickness = max(1.5, 7 - 1.8 * number) if len(trained) > 1 else 1.5
         curve = curve._replace(thickness=thickness)
         losses.append(curve._replace(points=_loss_points(result)))
-        after_epochs = enumerate(map(exact, result.series["test_accuracy"]), start=1)
-        accuracies.append(curve._replace(points=[*after_epochs], shape=number))
-    epochs = Axis("epoch", Scale(0, max(len(curve.points) for curve in accuracies)), figure)
-    highest_loss = max(value.estimate for curve in losses for _, value in curve.points)
-    loss_axis = Axis("", linear([0, highest_loss]), figure)
+        accuracies.append(curve._replace(points=_accuracy_points(result), shape=number))
+    most_epochs = max(len(curve.points) for curve in accuracies)
+    epochs = Axis("epoch", Scale(0, most_epochs), figure)
+    loss_axis = Axis("", linear([0, _highest(losses)]), figure)
     panels = [Panel("loss per image", epochs, loss_axis, tuple(losses))]
-    best = max(value.estimate for curve in accuracies for _, value in curve.points)
     # Accuracies at the level of chance are not shown.
-    if best >= CHANCE:
+    if _highest(accuracies) >= CHANCE:
         shares = Axis("", Scale(0, 1), figure)
         panels.append(Panel("test accuracy", epochs, shares, tuple(accuracies)))
     return CurvesChart(tuple(panels))
+
+
+def _highest(curves: Sequence[Curve]) -> float:
+    """Return the highest estimate of all points of some curves."""
+    points = chain.from_iterable(curve.points for curve in curves)
+    return max(value.estimate for _, value in points)
+
+
+def _accuracy_points(result: Result) -> list[tuple[float, Interval]]:
+    """Return (epochs, test accuracy) after each epoch of a training."""
+    accuracies = [exact(accuracy) for accuracy in result.series["test_accuracy"]]
+    return [*enumerate(accuracies, start=1)]
 
 
 def _loss_points(result: Result) -> list[tuple[float, Interval]]:

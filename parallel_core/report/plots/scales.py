@@ -59,7 +59,9 @@ class Scale:
         """Return the values on the scale that are one of the digits times a power of ten."""
         lowest = math.floor(math.log10(self.low))
         highest = math.ceil(math.log10(self.high))
-        values = [digit * 10.0**power for power in range(lowest, highest + 1) for digit in digits]
+        values: list[float] = []
+        for power in range(lowest, highest + 1):
+            values += [digit * 10.0**power for digit in digits]
         return tuple(value for value in values if self.low <= value <= self.high)
 
 

@@ -28,18 +28,18 @@ class Stretches(NamedTuple):
     """When its longest stretch beside no computation begins."""
     alone_until: np.ndarray
 
-    def of(self, where: np.ndarray) -> "Stretches":
+    def select(self, where: np.ndarray) -> "Stretches":
         """Return those of the operations that a mask selects, or at some places."""
         return Stretches(*(column[where] for column in self))
 
 
 def communication(case: CaseSpans) -> list[Communication]:
     """Return a case's exchanges, device by device, and its copies."""
+    groups = []
+    for device in exchanges_by_device(case):
+        free = gaps(device.computing, case.start, case.end)
+        groups.append(Communication(device.places, free))
     masks = masks_of(case)
-    groups = [
-        Communication(device.places, gaps(device.computing, case.start, case.end))
-        for device in exchanges_by_device(case)
-    ]
     if masks.copying.any():
         computing = case.covered(masks.computing)
         copies = np.flatnonzero(masks.copying)
@@ -52,39 +52,47 @@ def stretches_of(case: CaseSpans, groups: Sequence[Communication]) -> Stretches:
 
     Operations that took no time are left out. A hidden one has an empty stretch.
     """
-    by_group = [_of_group(case, group) for group in groups]
+    by_group = [_stretches_of_group(case, group) for group in groups]
     if not by_group:
         return Stretches(*np.zeros((4, 0), np.int64))
-    joined = Stretches(*(np.concatenate(column) for column in zip(*by_group, strict=True)))
-    return joined.of(np.argsort(joined.places, kind="stable"))
+    joined = Stretches(*map(np.concatenate, zip(*by_group, strict=True)))
+    by_place = np.argsort(joined.places, kind="stable")
+    return joined.select(by_place)
 
 
-def _of_group(case: CaseSpans, group: Communication) -> Stretches:
+def _stretches_of_group(case: CaseSpans, group: Communication) -> Stretches:
+    """Return the stretches of one group's operations, in the order of the group."""
     takes_time = case.spans.ends[group.places] > case.spans.starts[group.places]
     places = group.places[takes_time]
     starts, ends = case.spans.starts[places], case.spans.ends[places]
     exposed = covered_before(group.free, ends) - covered_before(group.free, starts)
     alone_from, alone_until = starts.copy(), starts.copy()
-    alone = np.flatnonzero(exposed > 0)
-    alone_from[alone], alone_until[alone] = _longest_within(group.free, starts[alone], ends[alone])
+    is_exposed = exposed > 0
+    longest = _longest_within(group.free, starts[is_exposed], ends[is_exposed])
+    alone_from[is_exposed], alone_until[is_exposed] = longest
     return Stretches(places, exposed, alone_from, alone_until)
 
 
 def _longest_within(
     free: np.ndarray, starts: np.ndarray, ends: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the longest part of an interval set that lies within each time from start to end."""
-    first = np.searchsorted(free[:, 1], starts, side="right")
-    last = np.searchsorted(free[:, 0], ends)
-    counts = last - first
+    """Return the start and end of the longest part of an interval set within each operation.
+
+    `starts` and `ends` are those of the operations. Every operation has such a part.
+    """
+    # The intervals that reach into each operation: a row for each pair of the two.
+    first_interval = np.searchsorted(free[:, 1], starts, side="right")
+    counts = np.searchsorted(free[:, 0], ends) - first_interval
+    first_row = np.cumsum(counts) - counts
     operation = np.repeat(np.arange(len(starts)), counts)
-    within = np.arange(len(operation)) - np.repeat(np.cumsum(counts) - counts, counts)
-    part = free[first[operation] + within]
-    begins = np.maximum(part[:, 0], starts[operation])
-    stops = np.minimum(part[:, 1], ends[operation])
-    # The longest part of each operation stands first.
+    number_within = np.arange(len(operation)) - first_row[operation]
+    interval = free[first_interval[operation] + number_within]
+
+    begins = np.maximum(interval[:, 0], starts[operation])
+    stops = np.minimum(interval[:, 1], ends[operation])
+    # The longest part of each operation stands in its first row.
     order = np.lexsort((begins - stops, operation))
-    longest = order[np.cumsum(counts) - counts]
+    longest = order[first_row]
     return begins[longest], stops[longest]
 
 
@@ -102,8 +110,8 @@ def exposed_within(
         nearest = np.searchsorted(places, group.places).clip(max=len(places) - 1)
         of_group = nearest[places[nearest] == group.places]
         starts = case.spans.starts[places[of_group]]
-        free_until_end = covered_before(group.free, starts + times[of_group])
-        exposed[of_group] = free_until_end - covered_before(group.free, starts)
+        ends = starts + times[of_group]
+        exposed[of_group] = covered_before(group.free, ends) - covered_before(group.free, starts)
     return exposed
 
 
@@ -112,8 +120,9 @@ def covered_before(intervals: np.ndarray, times: np.ndarray) -> np.ndarray:
     if len(intervals) == 0:
         return np.zeros(len(times), np.int64)
     lengths = intervals[:, 1] - intervals[:, 0]
-    before = np.concatenate(([0], np.cumsum(lengths)))
+    length_of_first = np.concatenate(([0], np.cumsum(lengths)))
     begun = np.searchsorted(intervals[:, 0], times, side="right")
-    last = np.maximum(begun - 1, 0)
-    unfinished = np.where(begun > 0, np.maximum(intervals[last, 1] - times, 0), 0)
-    return before[begun] - unfinished
+    # All intervals that have begun count in full, but for what lies behind the time.
+    end_of_last = intervals[np.maximum(begun - 1, 0), 1]
+    left_of_last = np.where(begun > 0, np.maximum(end_of_last - times, 0), 0)
+    return length_of_first[begun] - left_of_last

@@ -7,6 +7,7 @@ such calls: there the host has waited if it goes on soon after the end.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -93,7 +94,7 @@ class _Neighbours(NamedTuple):
     following: np.ndarray
     """The place of what was computed next, or NONE."""
     given: np.ndarray
-    """How long what took that was launched after the operation and before that."""
+    """How long the computation took that was launched between the operation and `following`."""
     drained: np.ndarray
     """When all was computed that was launched before the operation, or EARLIEST."""
     last_of_pass: np.ndarray
@@ -108,7 +109,7 @@ class _Work(NamedTuple):
     """When each was launched."""
     lengths: np.ndarray
 
-    def of(self, where: np.ndarray) -> "_Work":
+    def select(self, where: np.ndarray) -> "_Work":
         """Return the operations at some positions."""
         return _Work(self.places[where], self.launches[where], self.lengths[where])
 
@@ -132,7 +133,7 @@ def exposure(case: CaseSpans, groups: Sequence[Communication]) -> Exposure | Non
     if not is_exposed.any():
         return None
     is_slowed = slowed(case, groups, all_stretches.places, all_stretches.exposed)[is_exposed]
-    stretches = all_stretches.of(is_exposed)
+    stretches = all_stretches.select(is_exposed)
     places, alone_from = stretches.places, stretches.alone_from
     launched, lengths = case.since[places], case.lengths[places]
 
@@ -188,11 +189,13 @@ def _waiting(
     by_queue = is_after & was_launched
     if waits is not None:
         return _Waiting(by_queue, call_that_waited(waits, launched, ends))
-    goes_on = np.flatnonzero(is_after & (next_launch >= ends))
+    goes_on = is_after & (next_launch >= ends)
+    longest_stretches = stretches.alone_until - stretches.alone_from
+    pauses = next_launch - ends
     by_queue[goes_on] |= _thread_waited(
         case.spans.name_of[stretches.places[goes_on]],
-        (stretches.alone_until - stretches.alone_from)[goes_on],
-        (next_launch - ends)[goes_on],
+        longest_stretches[goes_on],
+        pauses[goes_on],
     )
     return _Waiting(by_queue, np.full(len(launched), NONE))
 
@@ -206,10 +209,11 @@ def _thread_waited(names: np.ndarray, stretches: np.ndarray, pauses: np.ndarray)
     `pauses` how long after its end the thread goes on, in nanoseconds.
     """
     waited = np.zeros(len(names), bool)
-    for kind in groups_of(names):
-        quarter = np.sort(pauses[kind])[len(kind) // 4]
-        if quarter <= SOON:
-            waited[kind] = pauses[kind] <= np.maximum(stretches[kind] * SHORTLY, SOON)
+    for same_kind in groups_of(names):
+        first_quarter = np.sort(pauses[same_kind])[len(same_kind) // 4]
+        if first_quarter <= SOON:
+            longest_pause = np.maximum(stretches[same_kind] * SHORTLY, SOON)
+            waited[same_kind] = pauses[same_kind] <= longest_pause
     return waited
 
 
@@ -233,19 +237,20 @@ def _neighbours(
     # Each device's work is in the order of its start.
     all_columns = _Work(all_work, case.since[all_work], case.lengths[all_work])
     work_of_device = {
-        int(device_of[all_work[group[0]]]): all_columns.of(group)
-        for group in groups_of(device_of[all_work])
+        int(device_of[all_work[same_device[0]]]): all_columns.select(same_device)
+        for same_device in groups_of(device_of[all_work])
     }
-    for on_device in groups_of(device_of[places]):
+    for same_device in groups_of(device_of[places]):
         # Of a program that computes on a GPU, gloo exchanges on the CPU.
-        work = work_of_device.get(int(device_of[places[on_device[0]]]), all_columns)
+        device = int(device_of[places[same_device[0]]])
+        work = work_of_device.get(device, all_columns)
         if len(work.places) == 0:
             continue
-        of_device = _on_device(
-            case, work, launched[on_device], alone_from[on_device], pass_end[on_device]
+        on_device = _neighbours_on_device(
+            case, work, launched[same_device], alone_from[same_device], pass_end[same_device]
         )
-        for column, values in zip(neighbours, of_device, strict=True):
-            column[on_device] = values
+        for column, values in zip(neighbours, on_device, strict=True):
+            column[same_device] = values
     return neighbours
 
 
@@ -257,35 +262,42 @@ def _may_hide(case: CaseSpans) -> np.ndarray:
     return case.operations & ~transfers & ~is_kept & (case.lengths > 0)
 
 
-def _on_device(
+def _neighbours_on_device(
     case: CaseSpans,
     work: _Work,
     launched: np.ndarray,
     alone_from: np.ndarray,
     pass_end: np.ndarray,
 ) -> _Neighbours:
-    """Return the same of operations on one device, launched at some times.
+    """Return the computation around operations on one device, which were launched at some times.
 
     `work` is the computation there, in the order of its start.
     """
     spans = case.spans
-    next_place = np.searchsorted(spans.starts[work.places], alone_from)
-    following = np.append(work.places, NONE)[next_place]
-    next_launch = np.append(work.launches, LATEST)[next_place]
+    next_number = np.searchsorted(spans.starts[work.places], alone_from)
+    following = np.append(work.places, NONE)[next_number]
+    next_launch = np.append(work.launches, LATEST)[next_number]
 
-    # What follows is asked in the order of launches: how much was launched until some time.
-    work = work.of(np.argsort(work.launches, kind="stable"))
-    launches = work.launches
-    time_before = np.concatenate(([0], np.cumsum(work.lengths)))
-    latest_start = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.starts[work.places])))
-    latest_end = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.ends[work.places])))
-    until_next = np.searchsorted(launches, next_launch)
-    until_launch = np.searchsorted(launches, launched, side="right")
+    # The first n computations in the order of launches: the time that they take together, when
+    # the last of them begins, and when all have ended.
+    by_launch = work.select(np.argsort(work.launches, kind="stable"))
+    starts, ends = spans.starts[by_launch.places], spans.ends[by_launch.places]
+    time_of_first = np.concatenate(([0], np.cumsum(by_launch.lengths)))
+    latest_start_of_first = np.concatenate(([EARLIEST], np.maximum.accumulate(starts)))
+    latest_end_of_first = np.concatenate(([EARLIEST], np.maximum.accumulate(ends)))
+
+    # How many were launched before the next computation, before the operation and with it, and
+    # until its pass ended.
+    launches = by_launch.launches
+    before_next = np.searchsorted(launches, next_launch)
+    before_operation = np.searchsorted(launches, launched)
+    until_operation = np.searchsorted(launches, launched, side="right")
+    until_pass_end = np.searchsorted(launches, pass_end, side="right")
     return _Neighbours(
         following,
-        given=time_before[until_next] - time_before[until_launch],
-        drained=latest_end[np.searchsorted(launches, launched)],
-        last_of_pass=latest_start[np.searchsorted(launches, pass_end, side="right")],
+        given=time_of_first[before_next] - time_of_first[until_operation],
+        drained=latest_end_of_first[before_operation],
+        last_of_pass=latest_start_of_first[until_pass_end],
     )
 
 
@@ -296,23 +308,21 @@ def _has_buckets(case: CaseSpans) -> bool:
 
 def _computing_queues(case: CaseSpans) -> np.ndarray:
     """Return for each queue whether a large share of its device's computation runs on it."""
-    spans = case.spans
-    computing = case.of_kind("compute")
-    count = len(spans.queues)
-    by_queue = np.bincount(spans.queue_of, case.lengths * computing, count)
-    by_device = np.bincount(case.device_of, case.lengths * computing, count)
-    first_queues: dict[str, int] = {}
-    for place, (device, _) in enumerate(spans.queues):
-        first_queues.setdefault(device, place)
-    of_device = by_device[[first_queues[device] for device, _ in spans.queues]]
-    return (by_queue > 0) & (by_queue >= COMPUTES * of_device)
+    queues = case.spans.queues
+    computing_time = case.lengths * case.of_kind("compute")
+    time_of_queue = np.bincount(case.spans.queue_of, computing_time, len(queues))
+    time_of_device: dict[str, float] = defaultdict(float)
+    for (device, _), time in zip(queues, time_of_queue.tolist(), strict=True):
+        time_of_device[device] += time
+    times_of_devices = np.array([time_of_device[device] for device, _ in queues])
+    return (time_of_queue > 0) & (time_of_queue >= COMPUTES * times_of_devices)
 
 
 def _have_others(pass_of: np.ndarray, update_of: np.ndarray) -> np.ndarray:
     """Return whether several passes exchanged for the update of each operation."""
-    passes = np.unique(np.stack((update_of, pass_of)), axis=1)
-    updates, counts = np.unique(passes[0], return_counts=True)
-    return (pass_of != NONE) & np.isin(update_of, updates[counts > 1])
+    updates_of_passes, _ = np.unique(np.stack((update_of, pass_of)), axis=1)
+    updates, passes = np.unique(updates_of_passes, return_counts=True)
+    return (pass_of != NONE) & np.isin(update_of, updates[passes > 1])
 
 
 def _mostly(mask: np.ndarray, group_of: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -325,6 +335,5 @@ def _mostly(mask: np.ndarray, group_of: np.ndarray, lengths: np.ndarray) -> np.n
 def _named(case: CaseSpans, pattern: re.Pattern[str]) -> np.ndarray:
     """Return the mask of the spans whose operator's name holds a pattern."""
     names = case.spans.operators
-    return np.array([pattern.search(name) is not None for name in names], bool)[
-        case.spans.operator_of
-    ]
+    is_named = np.array([pattern.search(name) is not None for name in names], bool)
+    return is_named[case.spans.operator_of]

@@ -18,7 +18,9 @@ from parallel_core.trace_analysis.steps.figures import step_windows
 BACKWARD = "autograd::engine::evaluate_function"
 """PyTorch runs each operator of a backward pass within one of this name."""
 KEEPING = f"{BACKWARD}: torch::autograd::AccumulateGrad"
-"""Keeps a gradient that is ready, and launches its exchange: no time to hide it under."""
+"""The operator that keeps a gradient that is ready, and launches its exchange: no time to hide it
+under.
+"""
 GRADIENT_OF_LOSS = "aten::ones_like"
 """What `backward` calls first, for a loss that is one number."""
 OPTIMIZER = "Optimizer.step#"
@@ -47,7 +49,7 @@ class Passes:
     updates: np.ndarray
     """Which update of the weights it is for, by number."""
 
-    def of(self, times: np.ndarray) -> np.ndarray:
+    def numbers_at(self, times: np.ndarray) -> np.ndarray:
         """Return the number of the pass to which each time belongs, or NONE."""
         if len(self.starts) == 0:
             return np.full(len(times), NONE)
@@ -75,7 +77,7 @@ def backward_passes(case: CaseSpans) -> Passes:
         np.maximum.accumulate(case.spans.ends[backward]),
         ~_named(case, KEEPING)[backward],
     )
-    updates = _outside(_begun(case, OPTIMIZER), operators)
+    updates = _outside_passes(_starts_of_annotations(case, OPTIMIZER), operators)
     steps = np.array([window.start for window in step_windows(case.annotations)], np.int64)
     losses = case.spans.starts[_named(case, GRADIENT_OF_LOSS)]
     return _divided(
@@ -91,20 +93,25 @@ def _divided(operators: _Operators, boundaries: np.ndarray, updates: np.ndarray)
     Without updates each pass may be for one of its own.
     """
     count = len(operators.starts)
+    # A pass begins with the first operator behind a boundary.
     boundaries_before = np.searchsorted(boundaries, operators.starts, side="right")
-    firsts = np.flatnonzero(np.diff(boundaries_before, prepend=-1))
-    lasts = np.append(firsts[1:], count) - 1
-    starts = operators.starts[firsts]
+    first_operators = np.flatnonzero(np.diff(boundaries_before, prepend=-1))
+    last_operators = np.append(first_operators[1:], count) - 1
+    starts = operators.starts[first_operators]
+
+    # For each operator, the last one up to it that computes.
     last_computing = np.maximum.accumulate(np.where(operators.computes, np.arange(count), 0))
     # Of a pass that only keeps gradients the first operator stands for the last one.
-    last_operators = np.maximum(last_computing[lasts], firsts)
-    numbers = np.searchsorted(updates, starts, side="right")
+    last_of_pass = np.maximum(last_computing[last_operators], first_operators)
+    update_of_pass = np.arange(len(first_operators))
+    if len(updates):
+        update_of_pass = np.searchsorted(updates, starts, side="right")
     return Passes(
         starts,
-        last_starts=operators.starts[last_operators],
-        ends=operators.latest_ends[lasts],
-        limits=np.append(boundaries, LATEST)[boundaries_before[firsts]],
-        updates=numbers if len(updates) else np.arange(len(firsts)),
+        last_starts=operators.starts[last_of_pass],
+        ends=operators.latest_ends[last_operators],
+        limits=np.append(boundaries, LATEST)[boundaries_before[first_operators]],
+        updates=update_of_pass,
     )
 
 
@@ -114,21 +121,22 @@ def passes_of_exchanges(case: CaseSpans, passes: Passes, places: np.ndarray) -> 
     `places` are those of exchanges in the case's spans.
     """
     launched = case.since[places]
-    numbers = passes.of(launched)
+    numbers = passes.numbers_at(launched)
     exchanges = case.spans.select(places)
+    may_be_of_gradients = (numbers != NONE) & exchanges_named(exchanges, OF_GRADIENTS)
     # A layer's own exchange lies in the layer's operator of the pass.
-    counts = exchanges_named(exchanges, SCATTERED) | ~_inside_a_layer(case, launched)
-    counts &= (numbers != NONE) & exchanges_named(exchanges, OF_GRADIENTS)
-    counts &= ~_far_behind(case, passes, numbers, launched)
-    return np.where(counts, numbers, NONE)
+    is_of_layer = _inside_a_layer(case, launched) & ~exchanges_named(exchanges, SCATTERED)
+    is_far = _far_behind(case, passes, numbers, launched)
+    return np.where(may_be_of_gradients & ~is_of_layer & ~is_far, numbers, NONE)
 
 
 def _inside_a_layer(case: CaseSpans, times: np.ndarray) -> np.ndarray:
     """Return at which times a layer's operator of a backward pass runs."""
     layers = np.flatnonzero(_named(case, BACKWARD) & ~_named(case, KEEPING))
-    before = np.searchsorted(case.spans.starts[layers], times, side="right") - 1
+    # If none began before, this is -1, and finds the entry that is appended.
+    last_begun = np.searchsorted(case.spans.starts[layers], times, side="right") - 1
     ends = np.append(case.spans.ends[layers], EARLIEST)
-    return ends[before] > times
+    return ends[last_begun] > times
 
 
 def exchanges_named(exchanges: Spans, pattern: re.Pattern[str]) -> np.ndarray:
@@ -148,38 +156,40 @@ def _far_behind(
     computing = np.flatnonzero(case.of_kind("compute"))
     computing = computing[np.argsort(case.since[computing], kind="stable")]
     launches, lengths = case.since[computing], case.lengths[computing]
-    time_before = np.concatenate(([0], np.cumsum(lengths)))
-    count_before = np.concatenate(([0], np.cumsum(lengths >= SHORT)))
+    # The time that the first computations took together, and how many of them are not short.
+    time_of_first = np.concatenate(([0], np.cumsum(lengths)))
+    count_of_first = np.concatenate(([0], np.cumsum(lengths >= SHORT)))
 
-    belonging = np.flatnonzero(numbers != NONE)
-    own_pass = numbers[belonging]
-    begun = np.searchsorted(launches, passes.starts[own_pass])
-    ended = np.searchsorted(launches, passes.ends[own_pass])
-    asked = np.searchsorted(launches, times[belonging])
+    belongs = numbers != NONE
+    pass_of = numbers[belongs]
+    # How many computations were launched before the pass began, before it ended, before the time.
+    before_pass = np.searchsorted(launches, passes.starts[pass_of])
+    before_end = np.searchsorted(launches, passes.ends[pass_of])
+    before_time = np.searchsorted(launches, times[belongs])
     # A forward pass has many operations and takes time; to join gradients takes time with few.
-    is_far = np.zeros(len(times), bool)
-    is_far[belonging] = True
-    for before in (time_before, count_before):
-        of_pass = before[ended] - before[begun]
-        behind_pass = before[asked] - before[ended]
-        is_far[belonging] &= behind_pass > BEHIND_A_PASS * of_pass
+    is_far = belongs.copy()
+    for amount_of_first in (time_of_first, count_of_first):
+        of_pass = amount_of_first[before_end] - amount_of_first[before_pass]
+        behind_pass = amount_of_first[before_time] - amount_of_first[before_end]
+        is_far[belongs] &= behind_pass > BEHIND_A_PASS * of_pass
     return is_far
 
 
 def _named(case: CaseSpans, beginning: str) -> np.ndarray:
-    """Return the mask of the spans whose operator's name begins so."""
-    named = np.array([name.startswith(beginning) for name in case.spans.operators], bool)
-    return named[case.spans.operator_of] if len(named) else np.zeros(0, bool)
+    """Return the mask of the spans whose operators' names begin with `beginning`."""
+    is_named = np.array([name.startswith(beginning) for name in case.spans.operators], bool)
+    return is_named[case.spans.operator_of] if len(is_named) else np.zeros(0, bool)
 
 
-def _begun(case: CaseSpans, beginning: str) -> np.ndarray:
-    """Return when annotations begin whose names begin so, in order."""
-    marked = [mark.start for mark in case.annotations if mark.name.startswith(beginning)]
-    return np.array(sorted(marked), np.int64)
+def _starts_of_annotations(case: CaseSpans, beginning: str) -> np.ndarray:
+    """Return in order when the annotations begin whose names begin with `beginning`."""
+    starts = [mark.start for mark in case.annotations if mark.name.startswith(beginning)]
+    return np.array(sorted(starts), np.int64)
 
 
-def _outside(times: np.ndarray, operators: _Operators) -> np.ndarray:
+def _outside_passes(times: np.ndarray, operators: _Operators) -> np.ndarray:
     """Return the times at which no operator of a backward pass runs: some optimizers step in it."""
-    before = np.searchsorted(operators.starts, times, side="right") - 1
+    # If none began before, this is -1, and finds the entry that is appended.
+    last_begun = np.searchsorted(operators.starts, times, side="right") - 1
     ends = np.append(operators.latest_ends, EARLIEST)
-    return times[ends[before] <= times]
+    return times[ends[last_begun] <= times]

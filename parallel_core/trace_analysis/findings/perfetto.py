@@ -82,30 +82,32 @@ def tracks_of(case: CaseSpans, kernel_delay: int) -> dict[str, list[Finding]]:
         "copies": list(_copies(case)),
     }
     # Every queue of a case has spans.
-    of_queues = groups_of(case.spans.queue_of)
-    for (device, queue), own in zip(case.spans.queues, of_queues, strict=True):
+    places_of_queues = groups_of(case.spans.queue_of)
+    for (device, queue), places in zip(case.spans.queues, places_of_queues, strict=True):
         if device != HOST_DEVICE:
-            tracks[f"{device} {queue}, idle"] = list(_idle(case, own, kernel_delay))
+            tracks[f"{device} {queue}, idle"] = list(_idle(case, places, kernel_delay))
     tracks |= _not_hidden(case)
     return {name: track for name, track in tracks.items() if track}
 
 
 def _path(case: CaseSpans) -> Iterator[Finding]:
+    """Yield the spans of the critical path, and the queues that they are on."""
     for span in critical_path(case):
         yield Finding(span.name, span.start, span.end, f"{span.device} {span.queue}")
 
 
 def _exchanges(case: CaseSpans) -> dict[str, list[Finding]]:
     """Return a track for each device that exchanged."""
-    devices = exchanges_by_device(case)
-    names = [f"{device.device} exchange" if len(devices) > 1 else "exchange" for device in devices]
-    return {
-        name: list(_alongside(case, device.exchanging, device.computing))
-        for name, device in zip(names, devices, strict=True)
-    }
+    exchanges = exchanges_by_device(case)
+    tracks = {}
+    for exchange in exchanges:
+        name = f"{exchange.device} exchange" if len(exchanges) > 1 else "exchange"
+        tracks[name] = list(_alongside(case, exchange.exchanging, exchange.computing))
+    return tracks
 
 
 def _copies(case: CaseSpans) -> Iterator[Finding]:
+    """Yield when copies lay under computation, and when not."""
     times = times_of(case)
     return _alongside(case, times.copying, times.computing)
 
@@ -129,36 +131,39 @@ def _alongside(
 def _not_hidden(case: CaseSpans) -> dict[str, list[Finding]]:
     """Return by queues the exchanges and copies that were not hidden, under their reasons."""
     tracks: dict[str, list[Finding]] = defaultdict(list)
-    found = reasoned(case)
-    if found is None:
+    operations = reasoned(case)
+    if operations is None:
         return tracks
-    exposed = found.exposed
-    reasons = found.reason_of.tolist()
+    exposed = operations.exposed
+    reasons = [REASONS[number] for number in operations.reason_of.tolist()]
     spans = case.spans.select(exposed.places)
-    for span, number, operator in zip(spans, reasons, exposed.waiting, strict=True):
-        reason = REASONS[number]
+    for span, reason, operator in zip(spans, reasons, exposed.waiting, strict=True):
         sentence = reason.sentence.format(operator=operator)
         track = tracks[f"{span.device} {span.queue}, why it was not hidden"]
         track.append(Finding(reason.code, span.start, span.end, sentence))
     return tracks
 
 
-def _idle(case: CaseSpans, own: np.ndarray, kernel_delay: int) -> Iterator[Finding]:
-    """Yield the gaps of a queue with their reason, by the rules of `queue_idleness`."""
-    starts, ends = case.intervals(own).T
-    launched = case.spans.launched[own][1:]
-    ended = np.maximum.accumulate(ends)[:-1]
-    for end, start, launch in zip(
-        ended.tolist(), starts[1:].tolist(), launched.tolist(), strict=True
-    ):
+def _idle(case: CaseSpans, places: np.ndarray, kernel_delay: int) -> Iterator[Finding]:
+    """Yield the gaps of a queue with their reason, by the rules of `queue_idleness`.
+
+    `places` are those of the queue's spans.
+    """
+    starts, ends = case.intervals(places).T
+    # Each operation but the first: its start, its launch, and when all before it had ended.
+    starts = starts[1:].tolist()
+    launches = case.spans.launched[places][1:].tolist()
+    ends_before = np.maximum.accumulate(ends)[:-1].tolist()
+    for end, start, launch in zip(ends_before, starts, launches, strict=True):
         if start <= end:
             continue
         if launch > end:
-            yield Finding(FOR_THE_HOST, end, start)
+            reason = FOR_THE_HOST
         elif start - end < kernel_delay:
-            yield Finding(FROM_KERNEL_TO_KERNEL, end, start)
+            reason = FROM_KERNEL_TO_KERNEL
         else:
-            yield Finding(FOR_OTHERS, end, start)
+            reason = FOR_OTHERS
+        yield Finding(reason, end, start)
 
 
 def _events(tracks: dict[str, list[Finding]], origin: int) -> Iterator[Event]:

@@ -47,94 +47,94 @@ class Reason(NamedTuple):
 REASONS = (
     Reason(
         "computing-stream",
-        lambda of: of.on_computing_queue & of.is_copy & of.is_pageable,
+        lambda exposed: exposed.on_computing_queue & exposed.is_copy & exposed.is_pageable,
         "it runs on the stream that computes, from memory that is not pinned",
         "Pin the memory, and copy with non_blocking=True on a stream of its own.",
     ),
     Reason(
         "computing-stream",
-        lambda of: of.on_computing_queue & of.is_copy,
+        lambda exposed: exposed.on_computing_queue & exposed.is_copy,
         "it runs on the stream that computes, one after the other",
         "Copy on a stream of its own, for which the other waits only where it needs the data.",
     ),
     Reason(
         "computing-stream",
-        lambda of: of.on_computing_queue,
+        lambda exposed: exposed.on_computing_queue,
         "it runs on the queue that computes, one after the other",
         "Exchange on a queue of its own.",
     ),
     Reason(
         "every-micro-batch",
-        lambda of: of.in_every_micro_batch,
+        lambda exposed: exposed.in_every_micro_batch,
         "several backward passes exchange for one step of the optimizer",
         "Exchange in the last one only, with no_sync() around all others (FSDP2: "
         "set_requires_gradient_sync).",
     ),
     Reason(
         "launched-after",
-        lambda of: of.most_after_pass & of.in_buckets,
+        lambda exposed: exposed.most_after_pass & exposed.in_buckets,
         "it is launched after the backward pass, which could have hidden it",
         "Make the buckets smaller (bucket_cap_mb), so that the first are full earlier.",
     ),
     Reason(
         "launched-after",
-        lambda of: of.most_after_pass,
+        lambda exposed: exposed.most_after_pass,
         "it is launched after the backward pass, which could have hidden it",
         "Launch each part as soon as its gradients are there, as DistributedDataParallel does.",
     ),
     Reason(
         "launched-after",
-        lambda of: of.after_wait,
+        lambda exposed: exposed.after_wait,
         "it is launched after the host has waited for the work that could have hidden it",
         "Launch it before that wait.",
     ),
     Reason(
         "slowed",
-        lambda of: of.is_slowed,
+        lambda exposed: exposed.is_slowed,
         "the computation beside it slows it down",
         "Leave room to it: let fewer threads compute (torch.set_num_threads), or NCCL take fewer "
         "channels.",
     ),
     Reason(
         "nothing-left",
-        lambda of: of.after_pass | of.pass_is_over,
+        lambda exposed: exposed.after_pass | exposed.pass_is_over,
         "its backward pass had nothing left to hide it under",
         "Exchange fewer bytes, less often, or end with a smaller bucket.",
     ),
     Reason(
         "nothing-left",
-        lambda of: (of.waited_for & of.had_something) | of.is_last,
+        lambda exposed: (exposed.waited_for & exposed.had_something) | exposed.is_last,
         "it takes longer than the computation that was launched to hide it",
         "Launch it earlier, or move fewer bytes.",
     ),
     Reason(
         "waited-at-once",
-        lambda of: of.waited_for & of.is_pageable,
+        lambda exposed: exposed.waited_for & exposed.is_pageable,
         "{operator} waits for it at once, since its memory is not pinned",
         "Pin the memory (pin_memory=True), and copy with non_blocking=True.",
     ),
     Reason(
         "waited-at-once",
-        lambda of: of.waited_for & of.is_copy,
+        lambda exposed: exposed.waited_for & exposed.is_copy,
         "{operator} waits for it at once",
         "Launch it ahead, for the next batch, and wait only where its data are needed.",
     ),
     Reason(
         "waited-at-once",
-        lambda of: of.waited_for,
+        lambda exposed: exposed.waited_for,
         "{operator} waits for it at once",
         "Launch it earlier, compute something else, then wait (PyTorch: async_op=True).",
     ),
     Reason(
         "host-behind",
-        lambda of: of.host_is_behind,
+        lambda exposed: exposed.host_is_behind,
         "the host launched nothing meanwhile that could hide it",
         "Let the host launch ahead: less Python between operators, CUDA graphs, torch.compile or "
         "larger batches.",
     ),
     Reason(
         "unknown",
-        lambda of: np.ones(len(of.places), bool),
+        lambda exposed: np.ones(len(exposed.places), bool),
         "the trace does not show why",
         "",
     ),
@@ -189,28 +189,29 @@ class Process(Protocol):
 def of_processes(processes: Iterable[Process], taken: float = 0.0) -> tuple[Unhidden, ...]:
     """Return the kinds of exchange and copy that a job did not hide, and why.
 
-    An exchange takes longest in the process that comes first, which waits for the others: what the
-    one says stands in whose trace it is shortest. Of copies the reason of most of the time counts.
-    While other work took a share `taken` of the cores' time, as much of a kind may have been
-    hidden without it: nothing is said of a kind that then needs no reason, unless the reason is how
-    the program is written.
+    Of an exchange the process counts in which it is shortest: in all others it also waits for that
+    one. Of copies the reason of most of the time counts. Other work took a share `taken` of the
+    cores' time, and without it as much of a kind may have been hidden: a kind that then needs no
+    reason is left out, unless the reason is how the program is written.
     """
     copies: dict[str, list[Unhidden]] = defaultdict(list)
     exchanges: dict[str, dict[float, Unhidden | None]] = defaultdict(dict)
+    """By name, and by how long each process's take in the mean; None where they were hidden."""
     for process in processes:
-        own = {row.name: row for row in process.unhidden if row.kind == "exchange"}
+        unhidden_exchanges = {row.name: row for row in process.unhidden if row.kind == "exchange"}
         for operation in process.operations:
             if operation.kind == "exchange":
-                exchanges[operation.name][operation.mean_seconds] = own.get(operation.name)
+                name, length = operation.name, operation.mean_seconds
+                exchanges[name][length] = unhidden_exchanges.get(name)
         for row in process.unhidden:
             if row.kind != "exchange":
                 copies[row.name].append(row)
-    shown = [_of_most_time(rows) for rows in copies.values()]
-    for by_length in exchanges.values():
-        shortest = by_length[min(by_length)]
-        if shortest is not None:
-            shown.append(shortest)
-    certain = [row for row in shown if _needs_reason(row, taken)]
+    rows_of_job = [_of_most_time(rows) for rows in copies.values()]
+    for row_by_length in exchanges.values():
+        row_of_shortest = row_by_length[min(row_by_length)]
+        if row_of_shortest is not None:
+            rows_of_job.append(row_of_shortest)
+    certain = [row for row in rows_of_job if _needs_reason(row, taken)]
     return tuple(sorted(certain, key=lambda row: -row.unhidden_seconds))
 
 
@@ -258,55 +259,58 @@ def reasoned(case: CaseSpans) -> Reasoned | None:
 
 def unhidden(case: CaseSpans) -> tuple[Unhidden, ...]:
     """Return the kinds of exchange and copy that were not hidden, by how long they were not."""
-    found = reasoned(case)
-    if found is None:
+    operations = reasoned(case)
+    if operations is None:
         return ()
-    names = case.spans.name_of[found.exposed.places].astype(np.int64)
-    kinds = case.spans.kinds[found.exposed.places]
+    names = case.spans.name_of[operations.exposed.places].astype(np.int64)
+    kinds = case.spans.kinds[operations.exposed.places]
     rows = []
-    for operations in groups_of(names * len(KINDS) + kinds):
-        row = _of_kind(case, found, operations)
+    for same_kind in groups_of(names * len(KINDS) + kinds):
+        row = _unhidden_of_kind(case, operations, same_kind)
         if row is not None:
             rows.append(row)
     return tuple(sorted(rows, key=lambda row: -row.unhidden_seconds))
 
 
-def _of_kind(case: CaseSpans, found: Reasoned, operations: np.ndarray) -> Unhidden | None:
+def _unhidden_of_kind(
+    case: CaseSpans, operations: Reasoned, numbers: np.ndarray
+) -> Unhidden | None:
     """Return the reason of one kind, some of whose operations were not hidden, if it needs one.
 
-    `operations` are the numbers of those among all that were not hidden.
+    `numbers` are those of the kind's operations among all that were not hidden.
     """
-    spans, exposed = case.spans, found.exposed
-    first = spans[int(exposed.places[operations[0]])]
-    is_of_kind = (spans.kinds == KINDS.index(first.kind)) & (
-        spans.name_of == spans.names.index(first.name)
-    )
-    whole, alone = _times(case, is_of_kind, found.groups)
+    spans, exposed = case.spans, operations.exposed
+    first = spans[int(exposed.places[numbers[0]])]
+    has_name = spans.name_of == spans.names.index(first.name)
+    is_of_kind = has_name & (spans.kinds == KINDS.index(first.kind))
+    whole, alone = _times(case, is_of_kind, operations.groups)
     if alone < LITTLE * whole or alone < LEAST_SHARE * case.nanoseconds:
         return None
 
-    reason_of = found.reason_of[operations]
-    times = np.bincount(reason_of, exposed.exposed[operations], len(REASONS))
-    longest = int(np.argmax(times))
-    with_reason = operations[reason_of == longest]
+    # The reason of most of the time in which the operations ran beside no computation.
+    reason_of = operations.reason_of[numbers]
+    time_of_reason = np.bincount(reason_of, exposed.exposed[numbers], len(REASONS))
+    main_reason = int(np.argmax(time_of_reason))
+    with_reason = numbers[reason_of == main_reason]
     places = exposed.places[with_reason]
     begins = [window.start for window in step_windows(case.annotations)]
     steps = np.unique(np.searchsorted(begins, case.since[places], side="right"))
     if len(steps) < RARE * len(begins):
         return None
 
-    is_of_reason = np.zeros(len(spans), bool)
-    is_of_reason[places] = True
+    has_reason = np.zeros(len(spans), bool)
+    has_reason[places] = True
+    _, alone_with_reason = _times(case, has_reason, operations.groups)
     waiting = Counter(exposed.waiting[number] for number in with_reason.tolist())
-    operator, _ = waiting.most_common(1)[0]
-    reason = REASONS[longest]
+    ((operator, _),) = waiting.most_common(1)
+    reason = REASONS[main_reason]
     return Unhidden(
         kind=first.kind,
         name=first.name,
         operations=len(places),
         of_operations=int(is_of_kind.sum()),
         steps=len(begins) or None,
-        unhidden_seconds=_times(case, is_of_reason, found.groups)[1] / 1e9,
+        unhidden_seconds=alone_with_reason / 1e9,
         seconds=whole / 1e9,
         code=reason.code,
         sentence=reason.sentence.format(operator=operator),

@@ -16,9 +16,11 @@ from parallel_core.trace_analysis.interference import ALONE, BESIDE
 from parallel_core.trace_analysis.steps.figures import step_windows
 
 SLOWED = 1.3
-"""What takes so many times as long beside computation as without is slowed down by it."""
+"""An operation is slowed down that takes this many times as long beside computation as without."""
 FEWEST = 2
-"""So many steps in which an operation runs beside computation, and in which it does not."""
+"""The least number of steps in which an operation runs beside computation, and of those in which it
+does not.
+"""
 
 
 def slowed(
@@ -33,7 +35,9 @@ def slowed(
     windows = step_windows(case.annotations)
     if not windows:
         return is_slowed
-    steps = np.searchsorted([window.start for window in windows], case.since[places], side="right")
+    begins = [window.start for window in windows]
+    # The number of the step in which each operation was launched.
+    steps = np.searchsorted(begins, case.since[places], side="right")
     lengths = case.lengths[places]
     is_alone = exposed >= (1 - ALONE) * lengths
     comparable = _in_the_same_place(case, places, steps)
@@ -56,14 +60,19 @@ def slowed(
 
 
 def _in_the_same_place(case: CaseSpans, places: np.ndarray, steps: np.ndarray) -> list[np.ndarray]:
-    """Return operations of one name that are the first in their steps, the second, and so on.
+    """Return an array for each name and number: the operations that are the first of that name in
+    their steps, the second, and so on.
 
     `steps` has the number of each operation's step.
     """
+    count = len(places)
     names = case.spans.name_of[places]
+    # The operations of one name in one step follow each other, in the order of time.
     order = np.lexsort((case.spans.starts[places], steps, names))
-    is_first = np.diff(names[order], prepend=-1) | np.diff(steps[order], prepend=-1)
-    first = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
-    number_in_step = np.empty(len(order), np.int64)
-    number_in_step[order] = np.arange(len(order)) - first
-    return groups_of(names * (len(order) + 1) + number_in_step)
+    is_first = np.zeros(count, bool)
+    is_first |= np.diff(names[order], prepend=-1) != 0
+    is_first |= np.diff(steps[order], prepend=-1) != 0
+    first = np.maximum.accumulate(np.where(is_first, np.arange(count), 0))
+    number_in_step = np.empty(count, np.int64)
+    number_in_step[order] = np.arange(count) - first
+    return groups_of(names * (count + 1) + number_in_step)

@@ -3,8 +3,9 @@ straggler.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 
 from backends.profiling import in_seconds
@@ -104,92 +105,109 @@ class Ranks:
 
 def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
     """Put the traces of several ranks side by side."""
-    together = meetings({rank: one.collectives for rank, one in traces.items()})
-    ranks = _figures(traces, together)
-    sizes = {one.world_size for one in traces.values() if one.world_size is not None}
+    collectives = meetings({rank: trace.collectives for rank, trace in traces.items()})
+    ranks = _figures(traces, collectives)
+    world_sizes = {trace.world_size for trace in traces.values() if trace.world_size is not None}
+    spreads = {figure: _spread(figure, ranks) for figure in FIGURES}
     return Ranks(
         by_rank=ranks,
-        world_size=max(sizes, default=None),
+        world_size=max(world_sizes, default=None),
         straggler=_straggler(ranks),
-        waited_seconds=sum(one.waited_seconds or 0.0 for one in ranks),
-        matched_collectives=len(together.matched),
-        unmatched_collectives=together.unmatched,
-        clocks_agree=together.clocks_agree,
-        spread={figure: spread for figure in FIGURES if (spread := _spread(figure, ranks))},
-        notes=tuple(_notes(traces, sizes, together)),
+        waited_seconds=sum(rank.waited_seconds or 0.0 for rank in ranks),
+        matched_collectives=len(collectives.matched),
+        unmatched_collectives=collectives.unmatched,
+        clocks_agree=collectives.clocks_agree,
+        spread={figure: spread for figure, spread in spreads.items() if spread is not None},
+        notes=tuple(_notes(traces, sorted(world_sizes), collectives)),
     )
 
 
-def _figures(traces: Mapping[int, RankTrace], together: Meetings) -> tuple[RankFigures, ...]:
-    met: Counter[int] = Counter()
-    taken: Counter[int] = Counter()
+def _figures(traces: Mapping[int, RankTrace], collectives: Meetings) -> tuple[RankFigures, ...]:
+    """Compute the figures of every rank; the nanoseconds of matched collectives are counted."""
+    matched: Counter[int] = Counter()
+    lasted: Counter[int] = Counter()
     waited: Counter[int] = Counter()
-    last: Counter[int | None] = Counter()
-    for meeting in together.matched:
-        met.update(meeting.keys())
-        taken.update({rank: part.end - part.start for rank, part in meeting.items()})
+    arrived_last: Counter[int | None] = Counter()
+    for meeting in collectives.matched:
+        matched.update(meeting.keys())
+        lasted.update({rank: part.end - part.start for rank, part in meeting.items()})
         waited.update(waits(meeting))
-        last[last_to_arrive(meeting, bool(together.clocks_agree))] += 1
-    offsets = together.clock_offsets
-    found = []
-    for rank, one in traces.items():
-        seconds = sum(case.seconds for case in one.figures)
-        communicating = sum(case.communication_seconds for case in one.figures)
-        hidden = sum(case.hidden_seconds for case in one.figures)
-        devices = [device for case in one.figures for device in case.devices]
+        arrived_last[last_to_arrive(meeting, bool(collectives.clocks_agree))] += 1
+    offsets = collectives.clock_offsets
+    rows = []
+    for rank, trace in traces.items():
+        cases = trace.figures
+        seconds = sum(case.seconds for case in cases)
+        working = sum(case.working_seconds for case in cases)
+        communicating = sum(case.communication_seconds for case in cases)
+        hidden = sum(case.hidden_seconds for case in cases)
+        devices = list(chain.from_iterable(case.devices for case in cases))
         collective = sum(device.collective_seconds for device in devices)
         hidden_collective = sum(device.hidden_collective_seconds for device in devices)
-        found.append(
+        rows.append(
             RankFigures(
                 rank=rank,
-                file=str(one.file),
+                file=str(trace.file),
                 seconds=seconds,
-                compute_seconds=sum(case.compute_seconds for case in one.figures),
+                compute_seconds=sum(case.compute_seconds for case in cases),
                 communication_seconds=communicating,
                 hidden_share=hidden / communicating if communicating else None,
-                idle_share=1 - sum(case.working_seconds for case in one.figures) / seconds
-                if seconds
-                else 0.0,
+                idle_share=1 - working / seconds if seconds else 0.0,
                 hidden_collective_share=hidden_collective / collective if collective else None,
-                matched_collectives=met[rank],
-                matched_collective_seconds=in_seconds(taken[rank]),
-                waited_seconds=in_seconds(waited[rank]) if met[rank] else None,
-                waited_share=waited[rank] / taken[rank] if taken[rank] else None,
-                arrived_last=last[rank],
+                matched_collectives=matched[rank],
+                matched_collective_seconds=in_seconds(lasted[rank]),
+                waited_seconds=in_seconds(waited[rank]) if matched[rank] else None,
+                waited_share=waited[rank] / lasted[rank] if lasted[rank] else None,
+                arrived_last=arrived_last[rank],
                 clock_offset_seconds=in_seconds(offsets[rank]) if rank in offsets else None,
             )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
 def _straggler(ranks: Sequence[RankFigures]) -> int | None:
-    took_part = [one for one in ranks if one.waited_share is not None]
+    """Return the rank that waited for the least share of its collectives; None if all waited
+    alike.
+    """
+    took_part = [figures for figures in ranks if figures.waited_share is not None]
     if len(took_part) < 2:
         return None
-    waited = [one.waited_seconds or 0.0 for one in took_part]
-    usual = median(one.matched_collective_seconds for one in took_part)
+    waited = [figures.waited_seconds or 0.0 for figures in took_part]
+    usual = median(figures.matched_collective_seconds for figures in took_part)
     if max(waited) - min(waited) < MIN_SPREAD * usual:
         return None
-    return min(took_part, key=lambda one: one.waited_share or 0.0).rank
+    return min(took_part, key=lambda figures: figures.waited_share or 0.0).rank
 
 
 def _spread(figure: str, ranks: Sequence[RankFigures]) -> Spread | None:
-    values = {one.rank: value for one in ranks if (value := getattr(one, figure)) is not None}
-    if not values:
+    """Return the extremes of a figure, given by its name; None if no rank has it."""
+    values = {figures.rank: getattr(figures, figure) for figures in ranks}
+    known = {rank: value for rank, value in values.items() if value is not None}
+    if not known:
         return None
-    least, most = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
-    bottom, top = values[least], values[most]
-    return Spread(bottom, least, median(values.values()), top, most, top - bottom)
+    least_rank = min(known, key=known.__getitem__)
+    most_rank = max(known, key=known.__getitem__)
+    least, most = known[least_rank], known[most_rank]
+    return Spread(
+        least=least,
+        least_rank=least_rank,
+        median=median(known.values()),
+        most=most,
+        most_rank=most_rank,
+        spread=most - least,
+    )
 
 
-def _notes(traces: Mapping[int, RankTrace], of: Iterable[int], together: Meetings) -> Iterator[str]:
-    unsaid = sum(one.rank is None for one in traces.values())
+def _notes(
+    traces: Mapping[int, RankTrace], sizes: Sequence[int], collectives: Meetings
+) -> Iterator[str]:
+    """Yield what a reader must know; `sizes` are the sizes that the traces give their job."""
+    unsaid = sum(trace.rank is None for trace in traces.values())
     if unsaid:
         yield (
             f"{unsaid} of the traces do not say their rank: their files' names or order stand "
             "for it."
         )
-    sizes = sorted(of)
     if len(sizes) > 1:
         yield (
             f"The ranks are not of one job: it has {listed([str(size) for size in sizes])} ranks "
@@ -198,20 +216,19 @@ def _notes(traces: Mapping[int, RankTrace], of: Iterable[int], together: Meeting
     elif sizes and sizes[0] > len(traces):
         yield (
             f"{len(traces)} of the job's {sizes[0]} ranks are here: who waited for the rest is not "
-            "seen, and less "
-            "waiting than there was."
+            "seen, and less waiting than there was."
         )
-    exchanging = any(case.parts.exchange_seconds for one in traces.values() for case in one.figures)
-    if len(traces) > 1 and not exchanging:
+    all_cases = chain.from_iterable(trace.figures for trace in traces.values())
+    exchanged = any(case.parts.exchange_seconds for case in all_cases)
+    if len(traces) > 1 and not exchanged:
         yield NO_EXCHANGE.format(len(traces))
-    elif not together.matched:
+    elif not collectives.matched:
         yield "No collective was found on all of its ranks: what was waited in them is not known."
-    if together.unmatched:
-        kernels = f"{together.unmatched:,} kernels of collectives"
+    if collectives.unmatched:
+        kernels = f"{collectives.unmatched:,} kernels of collectives"
         yield f"{kernels} could not be matched between ranks, and are left out."
-    if together.clocks_agree is False:
+    if collectives.clocks_agree is False:
         yield (
             "The ranks' clocks do not agree: by them ranks leave collectives before the rest come. "
-            "What was waited is "
-            "computed only from durations."
+            "What was waited is computed only from durations."
         )

@@ -16,7 +16,7 @@ arrived is known only if clocks agree.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import median
@@ -62,7 +62,7 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
     """
     have_one_clock = _have_one_clock(collectives.values())
     matched: list[Meeting] = []
-    for calls in _alike(collectives):
+    for calls in _by_group_and_kind(collectives):
         if _are_numbered(calls):
             matched += _by_number(calls)
         else:
@@ -75,10 +75,11 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
     if synchronising:
         clocks_agree = _overlapping_share(synchronising) >= MOST
     all_calls = chain.from_iterable(collectives.values())
-    count = sum(not _is_message(call) for call in all_calls)
+    collective_calls = sum(not _is_message(call) for call in all_calls)
+    matched_calls = sum(len(meeting) for meeting in matched)
     return Meetings(
         tuple(matched),
-        unmatched=count - sum(map(len, matched)),
+        unmatched=collective_calls - matched_calls,
         clocks_agree=clocks_agree,
         clock_offsets=_clock_offsets(synchronising),
     )
@@ -104,35 +105,36 @@ def last_to_arrive(meeting: Meeting, clocks_agree: bool) -> int | None:
 
     None if several came at once.
     """
-    came = {
-        rank: part.start if clocks_agree else part.start - part.end
-        for rank, part in meeting.items()
-    }
-    latest = max(came.values())
-    last = [rank for rank, time in came.items() if time == latest]
-    return last[0] if len(last) == 1 else None
+    arrived = {}
+    for rank, part in meeting.items():
+        # Unless clocks agree, all parts are taken to end together: then the shortest began last.
+        arrived[rank] = part.start if clocks_agree else part.start - part.end
+    latest = max(arrived.values())
+    last_ranks = [rank for rank, time in arrived.items() if time == latest]
+    return last_ranks[0] if len(last_ranks) == 1 else None
 
 
-def _alike(collectives: Mapping[int, Sequence[Collective]]) -> list[Calls]:
+def _by_group_and_kind(collectives: Mapping[int, Sequence[Collective]]) -> list[Calls]:
     """Sort collectives by group and kind.
 
     Only those are kept in which every member whose trace is given took part.
     """
-    shared = _kinds_of_shared_queues(collectives)
-    sorted_calls: dict[tuple[str, str], dict[int, list[Collective]]] = {}
+    shared_kinds = _kinds_of_shared_queues(collectives)
+    calls_by_kind: dict[tuple[str, str], dict[int, list[Collective]]] = {}
     for rank, calls_of_rank in collectives.items():
         for call in calls_of_rank:
             if _is_message(call):
                 continue
             # Without groups, queues stand for them if all ranks number them alike.
-            queue = call.queue if call.kind in shared else ""
-            calls = sorted_calls.setdefault((call.group or queue, call.kind), defaultdict(list))
+            queue = call.queue if call.kind in shared_kinds else ""
+            group_and_kind = (call.group or queue, call.kind)
+            calls = calls_by_kind.setdefault(group_and_kind, defaultdict(list))
             calls[rank].append(call)
-    return [
-        calls
-        for calls in sorted_calls.values()
-        if len(calls) > 1 and _expected(calls, collectives) == set(calls)
-    ]
+
+    def all_took_part(calls: Calls) -> bool:
+        return len(calls) > 1 and set(calls) == _expected(calls, collectives)
+
+    return [calls for calls in calls_by_kind.values() if all_took_part(calls)]
 
 
 def _kinds_of_shared_queues(collectives: Mapping[int, Sequence[Collective]]) -> set[str]:
@@ -141,17 +143,18 @@ def _kinds_of_shared_queues(collectives: Mapping[int, Sequence[Collective]]) -> 
     for rank, calls_of_rank in collectives.items():
         for call in calls_of_rank:
             queues[call.kind][rank].add(call.queue)
-    shared = set()
+    shared_kinds = set()
     for kind, queues_by_rank in queues.items():
-        distinct = set(map(frozenset, queues_by_rank.values()))
-        if len(distinct) == 1:
-            shared.add(kind)
-    return shared
+        first_queues, *other_queues = queues_by_rank.values()
+        if all(queues_of_rank == first_queues for queues_of_rank in other_queues):
+            shared_kinds.add(kind)
+    return shared_kinds
 
 
 def _expected(calls: Calls, ranks: Iterable[int]) -> set[int]:
     """Return the ranks, of those whose traces are given, that belong to a group."""
-    first_call = next(iter(calls.values()))[0]
+    calls_of_first_rank = next(iter(calls.values()))
+    first_call = calls_of_first_rank[0]
     if first_call.ranks is not None:
         return set(first_call.ranks) & set(ranks)
     if first_call.group:
@@ -167,24 +170,27 @@ def _are_numbered(calls: Calls) -> bool:
 
 def _by_number(calls: Calls) -> list[Meeting]:
     """Match collectives by their numbers; those whose number some rank lacks are left out."""
-    numbered = {
-        rank: dict(zip(_numbers(calls_of_rank), calls_of_rank, strict=True))
-        for rank, calls_of_rank in calls.items()
-    }
-    common = set.intersection(*map(set, numbered.values()))
-    return [{rank: numbered[rank][number] for rank in numbered} for number in sorted(common)]
+    numbered = {rank: _by_running_number(calls_of_rank) for rank, calls_of_rank in calls.items()}
+    on_all_ranks = set.intersection(*(set(by_number) for by_number in numbered.values()))
+
+    def with_number(number: tuple[int, int]) -> Meeting:
+        return {rank: by_number[number] for rank, by_number in numbered.items()}
+
+    return [with_number(number) for number in sorted(on_all_ranks)]
 
 
-def _numbers(calls: Iterable[Collective]) -> Iterator[tuple[int, int]]:
-    """Give the number of each collective, and how many before it have the same.
+def _by_running_number(calls: Iterable[Collective]) -> dict[tuple[int, int], Collective]:
+    """Return the collectives of a rank by their number, and how many before it have the same.
 
     Several may be launched as one.
     """
-    seen: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
+    by_number = {}
     for call in calls:
         number = call.number or 0
-        yield number, seen[number]
-        seen[number] += 1
+        by_number[number, counts[number]] = call
+        counts[number] += 1
+    return by_number
 
 
 def _by_order(calls: Calls, have_one_clock: bool) -> list[Meeting]:
@@ -196,8 +202,12 @@ def _by_order(calls: Calls, have_one_clock: bool) -> list[Meeting]:
     counts = {len(calls_of_rank) for calls_of_rank in calls.values()}
     if len(counts) > 1:
         return []
-    rows = zip(*calls.values(), strict=True)
-    in_order: list[Meeting] = [dict(zip(calls, parts, strict=True)) for parts in rows]
+
+    def with_place(place: int) -> Meeting:
+        return {rank: calls_of_rank[place] for rank, calls_of_rank in calls.items()}
+
+    (count,) = counts
+    in_order = [with_place(place) for place in range(count)]
     if not all(map(_same_elements, in_order)):
         return []
     if _kind(in_order[0]) in ONE_SENDS:
@@ -216,8 +226,10 @@ def _same_elements(meeting: Meeting) -> bool:
     What a trace does not say is the same.
     """
     types = {part.element_type for part in meeting.values() if part.element_type}
+    if len(types) > 1:
+        return False
     counts = {part.elements for part in meeting.values() if part.elements is not None}
-    return len(types) <= 1 and (len(counts) <= 1 or _kind(meeting) not in EQUAL_SHARES)
+    return len(counts) <= 1 or _kind(meeting) not in EQUAL_SHARES
 
 
 def _have_one_clock(collectives: Iterable[Sequence[Collective]]) -> bool:
@@ -247,8 +259,8 @@ def _overlapping_share(matched: Sequence[Meeting]) -> float:
 
 
 def _clock_offsets(matched: Iterable[Meeting]) -> dict[int, int]:
-    """Return by rank how many nanoseconds later than the first rank's its parts end, in the
-    median.
+    """Return by rank how many nanoseconds its collectives end later than on the first rank that
+    took part, in the median.
     """
     delays: dict[int, list[int]] = defaultdict(list)
     for meeting in matched:

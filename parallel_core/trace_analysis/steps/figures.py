@@ -15,7 +15,6 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 
@@ -37,6 +36,7 @@ from parallel_core.trace_analysis.parts import (
     parts_of,
 )
 from parallel_core.trace_analysis.steps.operations import (
+    NO_STEP,
     ended_before,
     steps_by_count,
     steps_by_launch,
@@ -51,7 +51,7 @@ BY_THE_FRAMEWORK = re.compile(
 NUMBER = re.compile(r"[\s#_:/.-]*\d+\s*$")
 """What annotations of one kind differ in."""
 LONGEST_ANNOTATIONS = 30
-"""So many kinds of annotations have figures: those that last longest."""
+"""The number of kinds of annotations that have figures: those that last longest."""
 
 COVERED = 0.9
 """Steps that a profiler marks cover at least this share of the time in which devices worked, unless
@@ -151,40 +151,51 @@ def steps(case: CaseSpans) -> StepsFigures | None:
     windows = step_windows(case.annotations)
     if not windows:
         return None
-    found = _step_figures(case, windows, steps_by_launch(case, windows))
+    rows = _step_figures(case, windows, steps_by_launch(case, windows))
     marks_all = windows[0].name.startswith(PROFILER_STEP)
-    behind = marks_all and _are_behind(case, windows, found)
-    if behind and (step_of := steps_by_count(case, len(windows))) is not None:
-        found = _step_figures(case, windows, step_of)
-        behind = _are_behind(case, windows, found)
-    typical, outliers = zip(*(_compared(found, quantity) for quantity in COMPARED), strict=True)
-    timed = [one.parts for one in found if one.parts.seconds > 0]
-    account = None if behind or not timed else account_of(timed)
-    idle_share = account.shares["idle_seconds"].estimate if account else None
-    pause = None if idle_share is None else pause_of(case, windows, idle_share)
-    return StepsFigures(found, typical, tuple(chain(*outliers)), account, pause)
+    are_behind = marks_all and _are_behind(case, windows, rows)
+    if are_behind:
+        step_of = steps_by_count(case, len(windows))
+        if step_of is not None:
+            rows = _step_figures(case, windows, step_of)
+            are_behind = _are_behind(case, windows, rows)
+
+    typical: list[TypicalStep] = []
+    outliers: list[Outlier] = []
+    for quantity in COMPARED:
+        typical_step, outliers_in_it = _compared(rows, quantity)
+        typical.append(typical_step)
+        outliers += outliers_in_it
+
+    account = pause = None
+    parts_of_steps = [step.parts for step in rows if step.parts.seconds > 0]
+    if parts_of_steps and not are_behind:
+        account = account_of(parts_of_steps)
+        pause = pause_of(case, windows, account.shares["idle_seconds"].estimate)
+    return StepsFigures(rows, tuple(typical), tuple(outliers), account, pause)
 
 
-def _are_behind(case: CaseSpans, windows: Sequence[Window], found: Sequence[StepFigures]) -> bool:
+def _are_behind(case: CaseSpans, windows: Sequence[Window], rows: Sequence[StepFigures]) -> bool:
     """Return whether much of what devices did since the first step belongs to none."""
-    first = windows[0].start
-    begun = max(first, *ended_before(case, np.array([first])))
+    first_start = windows[0].start
+    (earlier_ended,) = ended_before(case, np.array([first_start]))
+    begun = max(first_start, earlier_ended)
     working = total_length(clip(case.covered(case.operations), begun, case.end))
-    in_steps = sum(one.parts.seconds - one.parts.idle_seconds for one in found)
+    in_steps = sum(step.parts.seconds - step.parts.idle_seconds for step in rows)
     return in_steps < COVERED * in_seconds(working)
 
 
 def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
     """Compute the figures of a case's annotations by name, those that last longest first."""
-    groups = sorted(
-        _alike(case.annotations).items(),
-        key=lambda group: -sum(one.end - one.start for one in group[1]),
-    )
+    marks_of_name = _by_name(case.annotations)
+    names = sorted(marks_of_name, key=lambda name: _nanoseconds(marks_of_name[name]), reverse=True)
     since = case.since[case.operations]
-    order = np.argsort(since, kind="stable")
-    since, intervals = since[order], case.intervals(case.operations)[order]
+    by_launch = np.argsort(since, kind="stable")
+    since = since[by_launch]
+    intervals = case.intervals(case.operations)[by_launch]
     return tuple(
-        _annotation(name, ones, since, intervals) for name, ones in groups[:LONGEST_ANNOTATIONS]
+        _annotation(name, marks_of_name[name], since, intervals)
+        for name in names[:LONGEST_ANNOTATIONS]
     )
 
 
@@ -193,15 +204,18 @@ def numbered_step(timeline: Timeline, number: int) -> Window:
 
     Raises RequestError if there is no such step, or none at all.
     """
-    marked = [] if timeline.cases else step_windows(timeline.annotations)
-    numbered = {
-        int(match[1]): one for one in marked if (match := re.search(r"(\d+)\s*$", one.name))
-    }
-    if not numbered:
+    step_of_number = {}
+    marked_steps = [] if timeline.cases else step_windows(timeline.annotations)
+    for step in marked_steps:
+        match = re.search(r"(\d+)\s*$", step.name)
+        if match is not None:
+            step_of_number[int(match[1])] = step
+    if not step_of_number:
         raise RequestError("it marks no steps with numbers")
-    if number not in numbered:
-        raise RequestError(f"it has no step {number}, but {min(numbered)} to {max(numbered)}")
-    return numbered[number]
+    if number not in step_of_number:
+        first, last = min(step_of_number), max(step_of_number)
+        raise RequestError(f"it has no step {number}, but {first} to {last}")
+    return step_of_number[number]
 
 
 def only_step(timeline: Timeline, step: Window) -> Timeline:
@@ -210,25 +224,28 @@ def only_step(timeline: Timeline, step: Window) -> Timeline:
     What the devices were still doing of the steps before is kept from the step's beginning on:
     without it they would seem to wait.
     """
-    spans, (_, start, end) = timeline.columns, step
-    launched_here = launched_in(spans, step)
+    spans, start, end = timeline.columns, step.start, step.end
+    of_step = launched_in(spans, step)
     on_devices = spans.kinds != KINDS.index("host")
-    last_end = spans.ends[launched_here].max(initial=end)
-    beside_it = (spans.ends > start) & (spans.starts < last_end)
-    unfinished = on_devices & (spans.since < start) & beside_it
-    kept = spans.select(launched_here | unfinished)
+    last_end = spans.ends[of_step].max(initial=end)
+    ran_meanwhile = (spans.ends > start) & (spans.starts < last_end)
+    unfinished = on_devices & (spans.since < start) & ran_meanwhile
+    kept = spans.select(of_step | unfinished)
     cut = replace(kept, starts=np.maximum(kept.starts, start))
     notes = timeline.notes
-    if count := int(unfinished.sum()):
-        behind = f"When {step.name} began, devices had still to do {count:,} operations of earlier "
-        notes = (*notes, f"{behind}steps: they are kept.")
+    count = int(unfinished.sum())
+    if count:
+        note = (
+            f"When {step.name} began, devices had still to do {count:,} operations of earlier "
+            "steps: they are kept."
+        )
+        notes = (*notes, note)
+    in_step = [mark for mark in timeline.annotations if start <= mark.start and mark.end <= end]
     return replace(
         timeline,
         spans=cut.select(np.argsort(cut.starts, kind="stable")),
         begin=start,
-        annotations=tuple(
-            one for one in timeline.annotations if start <= one.start and one.end <= end
-        ),
+        annotations=tuple(in_step),
         notes=notes,
     )
 
@@ -242,99 +259,113 @@ def first_steps(timeline: Timeline, count: int) -> Timeline:
     """Return what a program did before its first `count` steps had ended, of those that a profiler
     marks; or all.
     """
-    marked = [one for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
-    if not 0 < count < len(marked):
+    profiled = [mark for mark in timeline.annotations if mark.name.startswith(PROFILER_STEP)]
+    if not 0 < count < len(profiled):
         return timeline
-    spans, end = timeline.columns, marked[count - 1].end
+    spans, end = timeline.columns, profiled[count - 1].end
     return replace(
         timeline,
         spans=spans.select(spans.since < end),
-        annotations=tuple(one for one in timeline.annotations if one.start < end),
+        annotations=tuple(mark for mark in timeline.annotations if mark.start < end),
     )
 
 
 def _annotation(
-    name: str, ones: Sequence[Window], since: np.ndarray, intervals: np.ndarray
+    name: str, marks: Sequence[Window], since: np.ndarray, intervals: np.ndarray
 ) -> AnnotationFigures:
+    """Return the figures of the annotations of one name.
+
+    `since` says in order when operations were launched, and `intervals` has their starts and ends.
+    """
     # Those of one name may lie in each other.
-    covered = union(np.array([(one.start, one.end) for one in ones], dtype=np.int64))
+    covered = union(np.array([(mark.start, mark.end) for mark in marks], dtype=np.int64))
     bounds = np.searchsorted(since, covered)
     launched = [intervals[first:last] for first, last in bounds]
-    seconds = in_seconds(sum(one.end - one.start for one in ones))
+    seconds = in_seconds(_nanoseconds(marks))
     return AnnotationFigures(
         name=name,
-        annotations=len(ones),
+        annotations=len(marks),
         seconds=seconds,
-        mean_seconds=seconds / len(ones),
-        operations=int((bounds[:, 1] - bounds[:, 0]).sum()),
+        mean_seconds=seconds / len(marks),
+        operations=sum(map(len, launched)),
         busy_seconds=in_seconds(total_length(union(*launched))) if launched else 0.0,
     )
 
 
 def step_windows(marked: Sequence[Window]) -> list[Window]:
     """Return those of a program's annotations that are its steps, in the order of time."""
-    profiled = [one for one in marked if one.name.startswith(PROFILER_STEP)]
+    profiled = [mark for mark in marked if mark.name.startswith(PROFILER_STEP)]
     if profiled:
-        return sorted(profiled, key=lambda one: one.start)
-    outer: list[Window] = []
-    by_the_program = [one for one in marked if not BY_THE_FRAMEWORK.match(one.name)]
-    for one in sorted(by_the_program, key=lambda one: (one.start, -one.end)):
-        if not outer or one.start >= outer[-1].end:
-            outer.append(one)
-    repeated = [ones for ones in _alike(outer).values() if len(ones) > 1]
-    return max(repeated, key=lambda ones: sum(one.end - one.start for one in ones), default=[])
+        return sorted(profiled, key=lambda mark: mark.start)
+    by_the_program = [mark for mark in marked if not BY_THE_FRAMEWORK.match(mark.name)]
+    outermost: list[Window] = []
+    for mark in sorted(by_the_program, key=lambda mark: (mark.start, -mark.end)):
+        if not outermost or mark.start >= outermost[-1].end:
+            outermost.append(mark)
+    repeated = [marks for marks in _by_name(outermost).values() if len(marks) > 1]
+    return max(repeated, key=_nanoseconds, default=[])
 
 
-def _alike(marked: Sequence[Window]) -> dict[str, list[Window]]:
-    groups: dict[str, list[Window]] = defaultdict(list)
-    for one in marked:
-        groups[NUMBER.sub("", one.name) or one.name].append(one)
-    return groups
+def _by_name(marks: Sequence[Window]) -> dict[str, list[Window]]:
+    """Sort annotations by their names, but for a number at the end."""
+    marks_of_name: dict[str, list[Window]] = defaultdict(list)
+    for mark in marks:
+        name = NUMBER.sub("", mark.name) or mark.name
+        marks_of_name[name].append(mark)
+    return marks_of_name
+
+
+def _nanoseconds(marks: Sequence[Window]) -> int:
+    """Return the sum of the annotations' durations."""
+    return sum(mark.end - mark.start for mark in marks)
 
 
 def _step_figures(
     case: CaseSpans, windows: Sequence[Window], step_of: np.ndarray
 ) -> tuple[StepFigures, ...]:
-    places = np.flatnonzero(case.operations & (step_of >= 0))
-    places = places[np.argsort(step_of[places], kind="stable")]
-    bounds = np.searchsorted(step_of[places], np.arange(len(windows) + 1))
-    of_steps, masks = np.split(places, bounds[1:-1]), kernels(case)
-    works = [work_of(case, own, *masks) for own in of_steps]
-    on_devices = times_on_devices(case, windows, [case.intervals(own) for own in of_steps])
-    parts = parts_of(case, on_devices)
-    return tuple(
-        StepFigures(
-            name=window.name,
-            start_seconds=in_seconds(window.start),
-            seconds=in_seconds(window.end - window.start),
-            operations=len(own),
-            device_seconds=in_seconds(work.whole),
-            busy_seconds=in_seconds(work.busy),
-            compute_seconds=in_seconds(work.compute),
-            collective_seconds=in_seconds(work.collective),
-            hidden_collective_seconds=in_seconds(work.hidden),
-            begun_seconds=in_seconds(begun),
-            parts=divided,
+    """Compute the figures of steps; `step_of` has the number of each span's step, or NO_STEP."""
+    in_steps = np.flatnonzero(case.operations & (step_of != NO_STEP))
+    in_steps = in_steps[np.argsort(step_of[in_steps], kind="stable")]
+    bounds = np.searchsorted(step_of[in_steps], np.arange(1, len(windows)))
+    places_of_steps = np.split(in_steps, bounds)
+    intervals_of_steps = [case.intervals(places) for places in places_of_steps]
+    times = times_on_devices(case, windows, intervals_of_steps)
+    parts = parts_of(case, times)
+    compute, collective = kernels(case)
+    rows = []
+    for number, window in enumerate(windows):
+        places = places_of_steps[number]
+        work = work_of(case, places, compute, collective)
+        begun, _ = times[number]
+        rows.append(
+            StepFigures(
+                name=window.name,
+                start_seconds=in_seconds(window.start),
+                seconds=in_seconds(window.end - window.start),
+                operations=len(places),
+                device_seconds=in_seconds(work.whole),
+                busy_seconds=in_seconds(work.busy),
+                compute_seconds=in_seconds(work.compute),
+                collective_seconds=in_seconds(work.collective),
+                hidden_collective_seconds=in_seconds(work.hidden),
+                begun_seconds=in_seconds(begun),
+                parts=parts[number],
+            )
         )
-        for window, own, work, (begun, _), divided in zip(
-            windows, of_steps, works, on_devices, parts, strict=True
-        )
-    )
+    return tuple(rows)
 
 
-def _compared(found: Sequence[StepFigures], quantity: str) -> tuple[TypicalStep, list[Outlier]]:
-    values = np.array([getattr(one, quantity) for one in found])
+def _compared(rows: Sequence[StepFigures], quantity: str) -> tuple[TypicalStep, list[Outlier]]:
+    """Compare the steps in a quantity: the typical step, and the steps that are unlike it."""
+    values = [getattr(step, quantity) for step in rows]
     median = float(np.median(values))
-    apart = np.abs(values - median)
-    mad = float(np.median(apart))
-    unlike = (
-        (apart > OUTLIER * NORMAL * mad)
-        & (apart > LEAST_DEVIATION * median)
-        & (len(found) >= FEWEST)
-    )
-    rows = zip(np.array(found, object)[unlike], values[unlike].tolist(), strict=True)
-    outliers = [
-        Outlier(one.name, quantity, value, value / median if median else None)
-        for one, value in rows
-    ]
+    deviations = [abs(value - median) for value in values]
+    mad = float(np.median(deviations))
+    least_deviation = max(OUTLIER * NORMAL * mad, LEAST_DEVIATION * median)
+    outliers = []
+    if len(rows) >= FEWEST:
+        for step, value, deviation in zip(rows, values, deviations, strict=True):
+            if deviation > least_deviation:
+                ratio = value / median if median else None
+                outliers.append(Outlier(step.name, quantity, value, ratio))
     return TypicalStep(quantity, median, mad), outliers

@@ -38,44 +38,52 @@ def steps_by_count(case: CaseSpans, steps: int) -> np.ndarray | None:
     step_of = np.full(len(spans), NO_STEP)
     # A number for each device, name and kind.
     names = spans.name_of[operations].astype(np.int64)
-    of_device = case.device_of[operations] * len(spans.names) + names
-    alike = of_device * len(KINDS) + spans.kinds[operations]
-    for group in groups_of(alike):
-        times_in_step, rest = divmod(len(group), steps)
-        if rest:
+    device_and_name = case.device_of[operations] * len(spans.names) + names
+    device_name_and_kind = device_and_name * len(KINDS) + spans.kinds[operations]
+    for alike in groups_of(device_name_and_kind):
+        times_in_step, remainder = divmod(len(alike), steps)
+        if remainder:
             return None
         # Spans are in the order of their start.
-        step_of[operations[group]] = np.repeat(np.arange(steps), times_in_step)
+        step_of[operations[alike]] = np.repeat(np.arange(steps), times_in_step)
     return step_of
 
 
 def ended_before(case: CaseSpans, times: np.ndarray) -> list[int]:
-    """Return when all operations had ended that were launched before each of some times."""
+    """Return when all operations had ended that were launched before each of some times.
+
+    It is 0 if none was.
+    """
     launched = case.since[case.operations]
     ends = case.spans.ends[case.operations]
-    order = np.argsort(launched, kind="stable")
-    last_ends = np.maximum.accumulate(np.concatenate(([0], ends[order])))
-    launched_before = np.searchsorted(launched[order], times)
-    return last_ends[launched_before].tolist()
+    by_launch = np.argsort(launched, kind="stable")
+    # When the first n operations had ended, from n = 0 on.
+    ended = np.maximum.accumulate(np.concatenate(([0], ends[by_launch])))
+    launched_before = np.searchsorted(launched[by_launch], times)
+    return ended[launched_before].tolist()
 
 
 def times_on_devices(
-    case: CaseSpans, windows: Sequence[Window], times: Sequence[np.ndarray]
+    case: CaseSpans, windows: Sequence[Window], intervals: Sequence[np.ndarray]
 ) -> list[tuple[int, int]]:
-    """Return from when to when the devices kept to each step, whose operations ran at some times.
+    """Return from when to when the devices kept to each step.
 
-    They may be behind the host: a step begins when what was launched before has ended, also if a
-    side queue, such as one that fetches its data, has begun with it.
+    `intervals` has the starts and ends of each step's operations. Devices may be behind the host: a
+    step begins when what was launched before has ended, also if a side queue, such as one that
+    fetches its data, has begun with it.
     """
     ended_earlier = ended_before(case, np.array([window.start for window in windows]))
     begins: list[int] = []
     ends: list[int] = []
-    begin = ended = 0
+    begin = 0
+    # When all operations of the steps so far had ended.
+    all_ended = 0
     for number, window in enumerate(windows):
-        begin = max(begin, window.start, ended, ended_earlier[number])
-        ended = max(ended, int(times[number][:, 1].max(initial=0)))
+        begin = max(begin, window.start, all_ended, ended_earlier[number])
+        last_end = int(intervals[number][:, 1].max(initial=0))
+        all_ended = max(all_ended, last_end)
         begins.append(begin)
-        ends.append(max(window.end, begin, ended))
+        ends.append(max(window.end, begin, all_ended))
     # A step ends at the latest where the next one begins.
     for number, next_begin in enumerate(begins[1:]):
         ends[number] = min(ends[number], next_begin)

@@ -16,7 +16,7 @@ said; and the least share in which a program without steps recorded nothing.
 LEAST_GAP, LEAST_NANOSECONDS = 0.01, 1_000_000
 """Gaps of a smaller share of the recording, or shorter ones, are the program's usual ones."""
 UNUSUAL = 10
-"""So are those that are less than so many times as long as the median gap."""
+"""Gaps that are less than this many times as long as the median gap are usual ones, too."""
 
 
 @dataclass(frozen=True)

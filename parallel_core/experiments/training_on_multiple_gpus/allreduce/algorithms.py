@@ -50,7 +50,7 @@ def star(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def _ring(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
-    """In each step, let every device send a part of the sum to the next device in the ring.
+    """Pass parts of the sum round the ring: every device sends one to the next in each step.
 
     In the first half of the steps a device adds the part that it receives to its own (a
     reduce-scatter). Then every part is summed on one device, and in the second half the sums take
@@ -60,8 +60,8 @@ def _ring(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     parts = [parts_of(backend, vector, count) for vector in vectors]
     for step in range(2 * (count - 1)):
         is_adding = step < count - 1
-        # The part that each device receives. It was received by the device before it in the last
-        # step.
+        # The number of the part that each device receives. At first it is that of the sender, and
+        # then the part that the sender received in the step before.
         received = [(device - 1 - step) % count for device in range(count)]
         copies = []
         for device, part in enumerate(received):

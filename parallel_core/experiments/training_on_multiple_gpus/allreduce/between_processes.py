@@ -89,8 +89,8 @@ def program(
 
     def seconds_left() -> float:
         # The first rank decides for all.
-        of_first_rank: float = _gathered(group, trial.left())[0]
-        return of_first_rank
+        seconds_of_ranks: Sequence[float] = _gathered(group, trial.left())
+        return seconds_of_ranks[0]
 
     timed_sizes = []
     with stream_between(group, where) as carry:
@@ -217,7 +217,7 @@ def _connect(
         listening_address = own_address if is_loopback else local_address(other_address)
         secret = secrets.token_hex(16)
         listener = connections.enter_context(socket.create_server((listening_address, 0)))
-        port = listener.getsockname()[1]
+        _, port = listener.getsockname()
         broadcast(group, json.dumps([listening_address, port, secret]).encode())
         return connections.enter_context(accepted(listener, secret.encode(), patience))
     address, port, secret = json.loads(broadcast(group, b""))

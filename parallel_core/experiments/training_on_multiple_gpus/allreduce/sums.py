@@ -208,7 +208,10 @@ def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
     copied_parts = []
     for parts_on_device, device in zip(parts, devices, strict=True):
         copied_parts.append([backend.copy_to(part, device) for part in parts_on_device])
-    device_and_root = [(device, root) for root in numbers for device in numbers if device != root]
+    # Every device but the root sends a part to each root, and gets its sum back.
+    device_and_root = []
+    for root in numbers:
+        device_and_root += [(device, root) for device in numbers if device != root]
 
     def divide() -> list[Array]:
         divided = []

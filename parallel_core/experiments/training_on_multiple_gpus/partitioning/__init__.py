@@ -130,9 +130,10 @@ def find_figures(
     series: dict[str, tuple[float, ...]] = {}
     for name in divided:
         metric = name.replace(" ", "_").replace("-", "_")
-        moved_bytes = [sum(task.bytes for task in tasks[name]) for tasks in tasks_by_width]
-        series[f"bytes {name}"] = tuple(map(float, moved_bytes))
-        trial.found(f"{metric}_bytes", float(moved_bytes[-1]))
+        tasks_at_widths = [tasks[name] for tasks in tasks_by_width]
+        moved_bytes = [float(sum(task.bytes for task in tasks)) for tasks in tasks_at_widths]
+        series[f"bytes {name}"] = tuple(moved_bytes)
+        trial.found(f"{metric}_bytes", moved_bytes[-1])
         trial.found(f"{metric}_waits", float(crossings(tasks_by_width[-1][name])))
     trial.described["series"] = series
 

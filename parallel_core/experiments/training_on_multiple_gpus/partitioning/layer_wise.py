@@ -76,10 +76,14 @@ def _step_by_blocks(
         launch(back, dense_layers[k], last_biases[k], scores[k], all_features[k], labels[k])
         for k in devices
     ]
-    by_dense_layers = [of_device[0] for of_device in gradients]
-    by_last_bias = [of_device[1] for of_device in gradients]
+    # What is launched cannot be iterated: its items are taken by their places.
+    by_dense_layers = [gradients_on_device[0] for gradients_on_device in gradients]
+    by_last_bias = [gradients_on_device[1] for gradients_on_device in gradients]
     # Every device sends to each device the gradients by that one's features.
-    by_all_features = [[of_device[2][k] for k in devices] for of_device in gradients]
+    by_all_features = []
+    for gradients_on_device in gradients:
+        by_features_of_devices = gradients_on_device[2]
+        by_all_features.append([by_features_of_devices[k] for k in devices])
     by_own_features = _exchanged(backend, by_all_features)
 
     descend = _descend_by_blocks(ops, rate)
@@ -109,15 +113,26 @@ def _exchanged(backend: Backend, sent: Sequence[Sequence[Array]]) -> list[tuple[
 
 def _gather_blocks(backend: Backend, placed: Sequence[Array]) -> Parameters:
     """Wait for the blocks of all devices, and join them to the parameters in NumPy."""
-    devices = [backend.to_numpy((blocks[0], blocks[1], blocks[2])) for blocks in placed]
-    w1 = np.concatenate([convolution[0] for convolution, _, _ in devices])
-    b1 = np.concatenate([convolution[1] for convolution, _, _ in devices])
-    w2_by_units = [np.concatenate(dense_layers[:-2]) for _, dense_layers, _ in devices]
-    w2 = np.concatenate(w2_by_units, axis=1)
-    b2 = np.concatenate([dense_layers[-2] for _, dense_layers, _ in devices])
-    w3 = np.concatenate([dense_layers[-1] for _, dense_layers, _ in devices])
-    _, _, (b3,) = devices[-1]
-    return w1, b1, w2, b2, w3, b3
+    w1_blocks, b1_blocks, w2_columns, b2_blocks, w3_blocks = [], [], [], [], []
+    for blocks in placed:
+        convolution, dense_layers, (b3,) = backend.to_numpy((blocks[0], blocks[1], blocks[2]))
+        w1_block, b1_block = convolution
+        *hidden_weights, b2_block, w3_block = dense_layers
+        w1_blocks.append(w1_block)
+        b1_blocks.append(b1_block)
+        # The rows for the features of each device, in the columns of this device's units.
+        w2_columns.append(np.concatenate(hidden_weights))
+        b2_blocks.append(b2_block)
+        w3_blocks.append(w3_block)
+    # The last bias is the same on all devices.
+    return (
+        np.concatenate(w1_blocks),
+        np.concatenate(b1_blocks),
+        np.concatenate(w2_columns, axis=1),
+        np.concatenate(b2_blocks),
+        np.concatenate(w3_blocks),
+        b3,
+    )
 
 
 def _dense_blocks(ops: Ops) -> tuple[Callable[[Array, Array], Array], Callable[..., Array]]:
@@ -127,20 +142,26 @@ def _dense_blocks(ops: Ops) -> tuple[Callable[[Array, Array], Array], Callable[.
     Back: (parameters, last bias, scores, all features, labels) -> three tuples of gradients: by the
     parameters, by the last bias, and by all features.
     """
-    loss = ops.value_and_grad(lambda leaves, labels: ops.cross_entropy(ops.add(*leaves), labels))
+
+    def loss(leaves: Array, labels: Array) -> Array:
+        scores_without_bias, last_bias = leaves
+        return ops.cross_entropy(ops.add(scores_without_bias, last_bias), labels)
+
+    differentiate = ops.value_and_grad(loss)
 
     def part_of_scores(parameters: Array, features: Array) -> Array:
         *hidden_weights, bias, last_weight = parameters
         products = [
             ops.matmul(x, weight) for x, weight in zip(features, hidden_weights, strict=True)
         ]
-        units = ops.relu(ops.add(reduce(ops.add, products), bias))
+        total = reduce(ops.add, products)
+        units = ops.relu(ops.add(total, bias))
         return ops.matmul(units, last_weight)
 
     def back(
         parameters: Array, last_bias: Array, scores: Array, features: Array, labels: Array
     ) -> Array:
-        _, (by_scores, by_bias) = loss((scores, *last_bias), labels)
+        _, (by_scores, by_bias) = differentiate((scores, *last_bias), labels)
         count = len(parameters)
         pull = pull_back(ops, lambda leaves: part_of_scores(leaves[:count], leaves[count:]))
         gradients = pull((*parameters, *features), by_scores)
