@@ -78,15 +78,15 @@ def test_a_framework_s_own_libraries_are_listed_with_what_multiplies_first(
 ) -> None:
     assert backend.name == backend_name
     assert backend.version == sys.modules[backend_name].__version__
-    kernels = kernels_of(backend)
-    assert [library.library for library in kernels] == EXPECTED[backend.name]
-    for library in kernels:
-        assert library.threads == 1
-        if library.library not in WITHOUT_VERSION:
-            assert library.version
-            assert library.version[0].isdigit()
-        if library.library == "OpenBLAS":
-            assert library.instruction_set
+    all_kernels = kernels_of(backend)
+    assert [kernels.library for kernels in all_kernels] == EXPECTED[backend.name]
+    for kernels in all_kernels:
+        assert kernels.threads == 1
+        if kernels.library not in WITHOUT_VERSION:
+            assert kernels.version
+            assert kernels.version[0].isdigit()
+        if kernels.library == "OpenBLAS":
+            assert kernels.instruction_set
     assert 0 < product_of(backend, 300).gflop_per_s < math.inf
 
 

@@ -31,13 +31,13 @@ def test_nothing_waits_for_what_it_does_not_need(gate: threading.Event) -> None:
 
     backend = backends.load("torch", 2, "cpu", "async", 1)
     x, y = ones(backend), ones(backend, 1)
-    blocked = backend.launch(wait_for_gate, x)
 
-    # The other device computes.
+    # The first device is blocked, and the second one computes.
+    blocked = backend.launch(wait_for_gate, x)
     increased = backend.launch(backend.ops.add, y, 1.0)
     assert backend.to_numpy(increased).sum() == 4
 
-    # A copy between two devices whose queues are both blocked.
+    # Both devices are blocked, and a copy goes from one to the other.
     backend.launch(wait_for_gate, y)
     copy = backend.copy_to(x, backend.devices[1])
     assert backend.to_numpy(copy).sum() == 2

@@ -100,14 +100,15 @@ class Cuda:
 
     def __init__(self, gpus: int, seed: int) -> None:
         self.lock = threading.RLock()
-        self.dropped_by_others: deque[int] = deque()
         self.random = Random(seed)
         self.lag = Lag(self)
         self.races: list[str] = []
         self.seen_done = Known()
         self.gpus = gpus
         self.default_streams = [MadeUpStream(self, gpu, Known()) for gpu in range(gpus)]
-        self.here = threading.local()
+        self.of_thread = threading.local()
+        # By address of memory: its GPU, the stream that allocated it, the accesses to it, how many
+        # tensors use it, and the streams that were recorded as its users.
         self.on_gpu: dict[int, int] = {}
         self.allocated_on: dict[int, MadeUpStream] = {}
         self.accesses: dict[int, list[Access]] = defaultdict(list)
@@ -115,6 +116,7 @@ class Cuda:
         self.recorded: dict[int, set[MadeUpStream]] = defaultdict(set)
         # An address that came back would be taken for the memory that was there before.
         self.kept: dict[int, Any] = {}
+        self.dropped_by_others: deque[int] = deque()
         self.started = False
         self.events = 0
         self.broken: set[int] = set()
@@ -160,9 +162,9 @@ class Cuda:
             self.set_stream(before)
 
     def _current(self) -> list[MadeUpStream]:
-        if not hasattr(self.here, "streams"):
-            self.here.streams = list(self.default_streams)
-        return self.here.streams  # type: ignore[no-any-return]
+        if not hasattr(self.of_thread, "streams"):
+            self.of_thread.streams = list(self.default_streams)
+        return self.of_thread.streams  # type: ignore[no-any-return]
 
     def check(self, gpu: int) -> None:
         """Raise what CUDA raises, whatever it is asked, after an error on a GPU."""
@@ -261,53 +263,60 @@ class Cuda:
             self.access(whole, True, "the next use of its memory", self.allocated_on[memory], users)
 
 
+def tensor_class(cuda: Cuda) -> type[torch.Tensor]:
+    """Make a class of tensors that know their GPU, and whose operators note what they access."""
+
+    class Tensor(torch.Tensor):
+        @property
+        def is_cuda(self) -> bool:
+            return address(self) in cuda.on_gpu
+
+        @property
+        def device(self) -> torch.device:
+            gpu = cuda.on_gpu.get(address(self))
+            return torch.device("cpu" if gpu is None else f"cuda:{gpu}")
+
+        def record_stream(self, stream: MadeUpStream) -> None:
+            assert self.is_cuda
+            cuda.recorded[address(self)].add(stream)
+
+        @classmethod
+        def __torch_function__(
+            cls,
+            func: Any,
+            types: Any,
+            args: tuple[Any, ...] = (),
+            kwargs: dict[str, Any] | None = None,
+        ) -> Any:
+            kwargs = kwargs or {}
+            if func is torch.Tensor.to and args[0].is_cuda:
+                # From one memory to another, though both are the host's here.
+                kwargs = {**kwargs, "copy": True}
+            # What is recorded in a graph is not computed.
+            lagging = nullcontext() if recorded_here() else Lagging(cuda.lag)
+            with cuda.lock:
+                with lagging:
+                    result = super().__torch_function__(func, types, args, kwargs)
+                if func == GRADIENT and result is not None:
+                    # PyTorch has made the gradient as a plain tensor.
+                    result = result.as_subclass(cls)
+                    cuda.used(result, cuda.on_gpu.get(address(args[0])))
+                elif func is torch._foreach_copy_:
+                    for out, x in zip(*args, strict=True):
+                        note_accesses(cuda, "copy_", (out, x), {"non_blocking": True}, out)
+                else:
+                    note_accesses(cuda, func.__name__, args, kwargs, result)
+            return result
+
+    return Tensor
+
+
 class MadeUpTorch:
     """PyTorch, but for its GPUs; tensors remember whose they are."""
 
     def __init__(self, gpus: int, seed: int) -> None:
-        self.cuda = cuda = Cuda(gpus, seed)
-
-        class Tensor(torch.Tensor):
-            @property
-            def is_cuda(self) -> bool:
-                return address(self) in cuda.on_gpu
-
-            @property
-            def device(self) -> torch.device:
-                gpu = cuda.on_gpu.get(address(self))
-                return torch.device("cpu" if gpu is None else f"cuda:{gpu}")
-
-            def record_stream(self, stream: MadeUpStream) -> None:
-                assert self.is_cuda
-                cuda.recorded[address(self)].add(stream)
-
-            @classmethod
-            def __torch_function__(
-                cls,
-                func: Any,
-                types: Any,
-                args: tuple[Any, ...] = (),
-                kwargs: dict[str, Any] | None = None,
-            ) -> Any:
-                if func is torch.Tensor.to and args[0].is_cuda:
-                    # From one memory to another, though both are the host's here.
-                    kwargs = {**(kwargs or {}), "copy": True}
-                # What is recorded in a graph is not computed.
-                lagging = nullcontext() if recorded_here() else Lagging(cuda.lag)
-                with cuda.lock:
-                    with lagging:
-                        result = super().__torch_function__(func, types, args, kwargs or {})
-                    if func == GRADIENT and result is not None:
-                        result = result.as_subclass(cls)
-                        cuda.used(result, cuda.on_gpu.get(address(args[0])))
-                    elif func is torch._foreach_copy_:
-                        for out, x in zip(*args, strict=True):
-                            noted(cuda, "copy_", (out, x), {"non_blocking": True}, out)
-                    else:
-                        noted(cuda, func.__name__, args, kwargs or {}, result)
-                return result
-
-        self.own = Tensor
+        self.cuda = Cuda(gpus, seed)
+        self.own = tensor_class(self.cuda)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
@@ -340,7 +349,7 @@ def gpu_named(device: str) -> int | None:
     return None if device == "cpu" else int(device.removeprefix("cuda:"))
 
 
-def noted(
+def note_accesses(
     cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
 ) -> None:
     """Write down what an operator reads and writes; what gives a view of its argument does
@@ -348,7 +357,7 @@ def noted(
     """
     if isinstance(result, tuple):
         for part in result:
-            noted(cuda, name, args, kwargs, part)
+            note_accesses(cuda, name, args, kwargs, part)
     if not isinstance(result, torch.Tensor):
         return
     arguments = tensors(args)

@@ -250,6 +250,7 @@ def test_a_gpu_that_breaks_down_is_named(on_made_up_gpus: Load, names: str, verb
 def test_a_gpu_that_breaks_down_while_all_is_awaited_is_named(
     on_made_up_gpus: Load, monkeypatch: pytest.MonkeyPatch, awaited: str
 ) -> None:
+    """The error comes when the end of the last launch is awaited, or later, when the stream is."""
     from tests.backends.torch.cuda import made_up_cuda
 
     def fail(_: object) -> None:
@@ -257,7 +258,8 @@ def test_a_gpu_that_breaks_down_while_all_is_awaited_is_named(
 
     backend, _ = on_made_up_gpus("gpu:1")
     backend.launch(backend.ops.add, ones(backend, backend.devices[0]), 1.0)
-    monkeypatch.setattr(getattr(made_up_cuda, awaited), "synchronize", fail)
+    class_of_awaited = getattr(made_up_cuda, awaited)
+    monkeypatch.setattr(class_of_awaited, "synchronize", fail)
     with pytest.raises(
         ComputationError, match=r"^torch on gpu:1: RuntimeError: CUDA error: made up$"
     ):
