@@ -27,26 +27,30 @@ NO_CODE = "no code of {} for {}".format
 
 
 def chosen(kind: str, wanted: int | str, gpus: int, workers: int = 1) -> str:
-    """Return the names of the devices that are chosen for MXNet."""
+    """Return the names of the devices that are chosen for MXNet, where there are some GPUs."""
     parsed = parse_devices(wanted) if isinstance(wanted, str) else wanted
-    return " ".join(map(str, choose_devices("mxnet", kind, parsed, gpus, workers).devices))
+    choice = choose_devices("mxnet", kind, parsed, gpus, workers)
+    return " ".join(str(device) for device in choice.devices)
 
 
 @given(st.lists(DEVICES, min_size=1))
 def test_names_are_read_as_they_are_written(devices: list[Device]) -> None:
-    assert parse_devices(",".join(map(str, devices))) == tuple(devices)
-    assert parse_devices(" , ".join(map(str, devices))) == tuple(devices)
+    names = [str(device) for device in devices]
+    assert parse_devices(",".join(names)) == tuple(devices)
+    assert parse_devices(" , ".join(names)) == tuple(devices)
 
 
 @given(st.text(st.sampled_from("cpu:g019/ -"), max_size=9) | st.text(max_size=9))
 def test_what_is_read_as_a_device_is_its_name(text: str) -> None:
     try:
-        assert str(parse_device(text)) == text
+        device = parse_device(text)
     except BackendError:
         with pytest.raises(
             BackendError, match="is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream"
         ):
             parse_device(text)
+        return
+    assert str(device) == text
 
 
 @given(st.integers(1, 10**6))
@@ -136,7 +140,8 @@ def test_names_are_kept_or_refused(devices: list[Device], kind: str, gpus: int) 
 
 
 def test_cpus_stand_in_for_a_gpu_that_cannot_be_used_and_it_is_said() -> None:
-    assert choose_devices("mxnet", "auto", 2, 1, 1, NO_CODE) == Choice(
+    choice = choose_devices("mxnet", "auto", 2, 1, 1, NO_CODE)
+    assert choice == Choice(
         (Device("cpu", 1), Device("cpu", 2)),
         "gpu:0 is not used, because mxnet cannot compute on it (no code of mxnet for 0)",
     )
@@ -155,44 +160,51 @@ def test_nothing_stands_in_for_a_gpu_that_is_asked_for(
 
 
 def test_only_gpus_in_use_are_tried() -> None:
-    tried: list[int] = []
+    tried_gpus: list[int] = []
 
     def note_index(_: str, index: int) -> str:
-        tried.append(index)
+        """Say that there is no reason against a GPU."""
+        tried_gpus.append(index)
         return ""
 
-    choose_devices(
-        "torch", "auto", (Device("gpu", 2), Device("cpu", 1), Device("gpu", 0)), 4, 1, note_index
-    )
+    named = (Device("gpu", 2), Device("cpu", 1), Device("gpu", 0))
+    choose_devices("torch", "auto", named, 4, 1, note_index)
+    assert tried_gpus == [0, 2]
     choose_devices("torch", "cpu", 2, 4, 1, note_index)
-    assert tried == [0, 2]
+    assert tried_gpus == [0, 2]
 
 
 @given(DEVICES, DEVICES)
 def test_memory_is_shared_on_cpus_and_within_a_gpu(first: Device, second: Device) -> None:
-    places = {"cpu" if device.kind == "cpu" else str(device.index) for device in (first, second)}
-    assert same_memory(first, second) == (len(places) == 1)
+    if first.kind == "cpu" or second.kind == "cpu":
+        is_shared = first.kind == second.kind
+    else:
+        is_shared = first.index == second.index
+    assert same_memory(first, second) == is_shared
 
 
 def test_cores_are_divided_among_cpu_devices_alone() -> None:
-    devices = (Device("gpu", 0), Device("cpu", 1), Device("cpu", 2))
+    gpu, first_cpu, second_cpu = Device("gpu", 0), Device("cpu", 1), Device("cpu", 2)
+    devices = (gpu, first_cpu, second_cpu)
     assert cpu_devices(devices) == 2
-    assert [bool(cores) for cores in cores_of(devices, 1)] == [False, True, True]
-    assert cores_of(devices[:1], 1) == []
+    of_gpu, of_first, of_second = cores_of(devices, 1)
+    assert not of_gpu
+    assert of_first
+    assert of_second
+    assert cores_of((gpu,), 1) == []
 
 
 @pytest.mark.parametrize(
     "devices", ["cpu:2,cpu:1", ["cpu:2", "cpu:1"], (Device("cpu", 2), Device("cpu", 1))]
 )
 def test_a_backend_is_loaded_with_names(devices: str | list[str]) -> None:
-    assert tuple(map(str, backends.load("numpy", devices, threads_per_device=1).devices)) == (
-        "cpu:2",
-        "cpu:1",
-    )
+    backend = backends.load("numpy", devices, threads_per_device=1)
+    assert [str(device) for device in backend.devices] == ["cpu:2", "cpu:1"]
 
 
 def test_results_say_the_names(program: RunProgram) -> None:
     command = (
         "run overlap --backend numpy --devices cpu:7,cpu:2 --size 20 --copies 1 --rounds 1 --json -"
     )
-    assert json.loads(program(*command.split()).stdout)["backend"]["devices"] == ["cpu:7", "cpu:2"]
+    result = json.loads(program(*command.split()).stdout)
+    assert result["backend"]["devices"] == ["cpu:7", "cpu:2"]

@@ -31,13 +31,14 @@ for sets in (backend.cores, (os.sched_getaffinity(int(task)) for task in started
 
 
 def test_shares_are_disjoint_and_of_the_size_that_was_asked_for() -> None:
-    cores = available_cores()
-    shares = core_shares(cores, 1)
-    assert [len(share) for share in shares] == [1] * cores
-    assert set().union(*shares) == os.sched_getaffinity(0)
-    assert core_shares(1, cores) == [os.sched_getaffinity(0)]
+    all_cores = os.sched_getaffinity(0)
+    count = available_cores()
+    shares = core_shares(count, 1)
+    assert [len(share) for share in shares] == [1] * count
+    assert set().union(*shares) == all_cores
+    assert core_shares(1, count) == [all_cores]
     # More devices than cores share them all.
-    assert core_shares(cores + 1, 1) == [os.sched_getaffinity(0)] * (cores + 1)
+    assert core_shares(count + 1, 1) == [all_cores] * (count + 1)
 
 
 def test_the_calling_thread_is_moved_back() -> None:
@@ -53,41 +54,59 @@ THREE_CORES = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "devices", "workers"),
-    [
-        *(pytest.param(name, 2, 1, marks=TWO_CORES) for name in FRAMEWORKS),
-        *(pytest.param(name, 1, 2, marks=THREE_CORES) for name in ("mxnet", "torch")),
-    ],
-)
-def test_each_device_s_workers_have_a_core_each(
-    require: Callable[[str], None], run_python: RunPython, name: str, devices: int, workers: int
+def cores_of_devices_and_threads(
+    run_python: RunPython, name: str, devices: int, workers: int
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the cores of each device, and those of each thread that a backend has started."""
+    code = PRINT_CORES.format(name=name, devices=devices, workers=workers)
+    of_devices, of_threads = run_python(code).stdout.splitlines()
+    return json.loads(of_devices), json.loads(of_threads)
+
+
+@TWO_CORES
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_each_device_has_a_core_of_its_own(
+    require: Callable[[str], None], run_python: RunPython, name: str
 ) -> None:
     require(name)
     first, second, *_ = sorted(os.sched_getaffinity(0))
-    code = PRINT_CORES.format(name=name, devices=devices, workers=workers)
-    shares, found = map(json.loads, run_python(code).stdout.splitlines())
-    assert shares == ([[first], [second]] if devices == 2 else [[first, second]])
-    assert all(found.count(share) >= workers for share in shares)
+    of_devices, of_threads = cores_of_devices_and_threads(run_python, name, devices=2, workers=1)
+    assert of_devices == [[first], [second]]
+    assert [first] in of_threads
+    assert [second] in of_threads
+
+
+@THREE_CORES
+@pytest.mark.parametrize("name", ["mxnet", "torch"])
+def test_a_device_s_workers_have_a_core_each(
+    require: Callable[[str], None], run_python: RunPython, name: str
+) -> None:
+    require(name)
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    of_devices, of_threads = cores_of_devices_and_threads(run_python, name, devices=1, workers=2)
+    assert of_devices == [[first, second]]
+    assert of_threads.count([first, second]) >= 2
 
 
 def threads_of_libraries() -> dict[str, int]:
-    return {
-        library.filepath: library.num_threads for library in ThreadpoolController().lib_controllers
-    }
+    """Return how many threads each library that was loaded computes with, by its path."""
+    libraries = ThreadpoolController().lib_controllers
+    return {library.filepath: library.num_threads for library in libraries}
 
 
 def test_numpy_s_threads_are_numpy_s_alone(require: Callable[[str], None], engine: str) -> None:
     require("mxnet")
     backends.load("mxnet", 2, "cpu", engine, THREADS)
-    before = threads_of_libraries()
-    assert len(before) > 1
+    threads_before = threads_of_libraries()
+    assert len(threads_before) > 1
     backends.load("numpy", threads_per_device=THREADS + 1)
-    found = threads_of_libraries()
+    threads_after = threads_of_libraries()
+    # Back to what other tests expect.
     backends.load("numpy", threads_per_device=THREADS)
-    assert found == {
-        path: THREADS + 1 if "numpy" in path else count for path, count in before.items()
-    }
+    expected = {}
+    for path, count in threads_before.items():
+        expected[path] = THREADS + 1 if "numpy" in path else count
+    assert threads_after == expected
 
 
 AFTER_ANOTHER_FRAMEWORK = """
@@ -149,9 +168,8 @@ def test_freed_memory_is_kept(
     loaded: list[tuple[str, str]],
 ) -> None:
     require(framework)
-    faults = [
-        int(line) for line in run_python(COUNT_FAULTS.format(loaded=loaded)).stdout.splitlines()
-    ]
-    # Fifty results take 31 250 pages; a tenth of them may have gone elsewhere.
+    printed = run_python(COUNT_FAULTS.format(loaded=loaded)).stdout
+    faults = [int(line) for line in printed.splitlines()]
     assert len(faults) == len(loaded)
+    # Fifty results take 31 250 pages; a tenth of them may have gone elsewhere.
     assert max(faults) < 3000

@@ -45,23 +45,23 @@ def install(site: Path, name: str, version: str, *files: Path) -> None:
     metadata = site / f"{name.replace('-', '_')}-{version}.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    listed = [f"{file.relative_to(site)},sha256=,{file.stat().st_size}\n" for file in files]
-    (metadata / "RECORD").write_text("".join(listed))
+    lines = [f"{file.relative_to(site)},sha256=,{file.stat().st_size}\n" for file in files]
+    (metadata / "RECORD").write_text("".join(lines))
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a directory in which MXNet's CUDA build and all wheels are installed."""
     site = tmp_path_factory.mktemp("wheels")
-    made: dict[str, Path] = {}
+    libraries: dict[str, Path] = {}
     for wheel in WHEELS:
         for soname in wheel.sonames:
-            made[soname] = site / "nvidia" / wheel.name / "lib" / soname
-            compile_library(
-                made[soname], "", [made[needed] for needed in NEEDED_BY.get(soname, [])]
-            )
-        install(site, wheel.name, "11.0", *(made[soname] for soname in wheel.sonames))
-    compile_library(site / "mxnet" / "libmxnet.so", "", list(made.values()))
+            library = site / "nvidia" / wheel.name / "lib" / soname
+            needed = [libraries[needed_soname] for needed_soname in NEEDED_BY.get(soname, [])]
+            compile_library(library, "", needed)
+            libraries[soname] = library
+        install(site, wheel.name, "11.0", *(libraries[soname] for soname in wheel.sonames))
+    compile_library(site / "mxnet" / "libmxnet.so", "", list(libraries.values()))
     (site / "mxnet" / "__init__.py").write_text(IMPORT)
     install(site, "mxnet-cu112", "1.9.1", site / "mxnet" / "__init__.py")
     return site
@@ -84,13 +84,16 @@ def load(run_python: RunPython, driver: Path, site: Path) -> Load:
     given, by default that of the driver.
     """
 
-    def loaded(*directories: Path, what: str = LIBRARIES, then: str = "print('loaded')") -> str:
-        library_path = ":".join(map(str, directories or (driver,)))
+    def load_in_process(
+        *directories: Path, what: str = LIBRARIES, then: str = "print('loaded')"
+    ) -> str:
+        known_directories = directories or (driver,)
+        library_path = ":".join(str(directory) for directory in known_directories)
         code = LOAD.format(site=str(site), what=what, then=then)
         completed = run_python(code, LD_LIBRARY_PATH=library_path)
         return completed.stdout.strip()
 
-    return loaded
+    return load_in_process
 
 
 def uninstall(site: Path, name: str) -> None:
@@ -174,29 +177,37 @@ def test_without_wheels_the_system_s_libraries_are_taken(
 def test_an_nccl_of_another_cuda_over_ours_is_said_and_ours_over_it_is_loaded(
     load: Load, site: Path
 ) -> None:
-    install(site, "nvidia-nccl-cu12", "2.27", site / NCCL)
+    library = site / NCCL
+    # Both packages list the file, and it is still ours.
+    install(site, "nvidia-nccl-cu12", "2.27", library)
     assert load() == "loaded"
-    (site / NCCL).write_bytes((site / NCCL).read_bytes() + b"of CUDA 12")
-    said = load()
-    assert said.startswith(
+
+    library.write_bytes(library.read_bytes() + b"of CUDA 12")
+    message = load()
+    assert message.startswith(
         f"{NCCL} of nvidia-nccl-cu11 was overwritten by nvidia-nccl-cu12: mxnet-cu112 and a CUDA "
     )
-    assert said.endswith(f": pip uninstall --yes nvidia-nccl-cu12 && {REINSTALL}")
+    assert message.endswith(f": pip uninstall --yes nvidia-nccl-cu12 && {REINSTALL}")
 
 
 def test_a_library_that_is_cut_off_removed_or_damaged_is_said(load: Load, site: Path) -> None:
-    library, said = site / NCCL, f"{NCCL} is not as nvidia-nccl-cu11 installed it: {REINSTALL}"
+    library = site / NCCL
     size = library.stat().st_size
+    not_as_installed = f"{NCCL} is not as nvidia-nccl-cu11 installed it: {REINSTALL}"
+
     library.write_bytes(b"")
-    assert load() == said
+    assert load() == not_as_installed
+
     library.unlink()
     # Later Pythons, which MXNet has no package for, list no file that is gone.
-    assert sys.version_info >= (3, 12) or load() == said
+    if sys.version_info < (3, 12):
+        assert load() == not_as_installed
+
     library.write_bytes(bytes(size))
-    damaged = load()
-    assert "libnccl.so.2 cannot be loaded (" in damaged
-    assert "invalid ELF header" in damaged
-    assert damaged.endswith(REINSTALL)
+    message = load()
+    assert "libnccl.so.2 cannot be loaded (" in message
+    assert "invalid ELF header" in message
+    assert message.endswith(REINSTALL)
 
 
 def test_both_builds_of_mxnet_are_one_too_many(load: Load, site: Path) -> None:

@@ -32,33 +32,29 @@ from tests.tree import ROOT
 def test_a_checkout_is_installed_from_its_files(tmp_path: Path, folder: str) -> None:
     root = tmp_path / folder
     root.mkdir()
-    assert shlex.split(install_command("jax", root=root)) == [
-        "pip",
-        "install",
-        "parallel-core[jax]",
-    ]
+    without_files = install_command("jax", root=root)
+    assert shlex.split(without_files) == ["pip", "install", "parallel-core[jax]"]
+
     (root / "setup.cfg").touch()
-    own = ["-e", f"{root}[jax]"]
-    assert shlex.split(install_command("jax", "--upgrade", root)) == [
-        "pip",
-        "install",
-        "--upgrade",
-        *own,
-    ]
-    # No Makefile makes one there.
+    from_files = install_command("jax", "--upgrade", root)
+    package = f"{root}[jax]"
+    assert shlex.split(from_files) == ["pip", "install", "--upgrade", "-e", package]
+
+    # No Makefile makes an environment there.
     name, command = separate_environment("jax", root=root)
-    made = ["python3", "-m", "venv", "jax-alone", "&&", "jax-alone/bin/pip", "install", *own]
-    assert (name, shlex.split(command)) == ("jax-alone", made)
+    make, install = command.split(" && ")
+    assert name == "jax-alone"
+    assert make == "python3 -m venv jax-alone"
+    assert shlex.split(install) == ["jax-alone/bin/pip", "install", "-e", package]
 
 
 def test_the_makefile_makes_the_environment_for_jax() -> None:
     name, command = separate_environment("jax", root=ROOT)
-    assert (name, shlex.split(command)) == (
-        f"{ROOT}/.venv-jax",
-        ["make", "-C", str(ROOT), ".venv-jax/ready"],
-    )
+    assert name == f"{ROOT}/.venv-jax"
+    assert shlex.split(command) == ["make", "-C", str(ROOT), ".venv-jax/ready"]
     assert "$(JAX)/ready:" in (ROOT / "Makefile").read_text()
-    assert separate_environment("torch", root=ROOT)[0] == "torch-alone"
+    name_for_torch, _ = separate_environment("torch", root=ROOT)
+    assert name_for_torch == "torch-alone"
 
 
 NUMPY = "pip install 'numpy<1.24'"
@@ -78,8 +74,8 @@ UNSET_ROLE = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER
 def test_variables_are_diagnosed_before_they_do_harm(
     environment: dict[str, str], commands: list[str]
 ) -> None:
-    wrong = installation_of("mxnet").harmful_variables(environment)
-    assert [one.command for one in wrong.values()] == commands
+    diagnoses = installation_of("mxnet").harmful_variables(environment)
+    assert [diagnosis.command for diagnosis in diagnoses.values()] == commands
     assert installation_of("torch").harmful_variables(environment) == {}
 
 
@@ -183,23 +179,36 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
         ("0.4.30", "1.23.5", "jax 0.4.30 and numpy 1.23.5", FOR_JAX),
         ("0.10.2", "1.26.4", "numpy 1.26.4", FOR_JAX),
         ("0.9.9rc1", "2.4.6", "jax 0.9.9rc1", install_command("jax", "--upgrade")),
-        ("0.10.0.dev1", "2.0.0", None, None),
-        ("1.0", "3.0", None, None),
-        # It is not there: nothing is wrong with NumPy then.
-        (None, "1.23.5", None, None),
     ],
 )
 def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
-    monkeypatch: pytest.MonkeyPatch,
-    jax: str | None,
-    numpy: str,
-    wrong: str | None,
-    command: str | None,
+    monkeypatch: pytest.MonkeyPatch, jax: str, numpy: str, wrong: str, command: str
 ) -> None:
-    monkeypatch.setattr("backends.jax.installed_version", {"jax": jax, "numpy": numpy}.get)
-    found = installation_of("jax").installed()
-    assert (found and found.cause.partition(" cannot be used")[0]) == wrong
-    assert (found and found.command) == command
+    versions = {"jax": jax, "numpy": numpy}
+    monkeypatch.setattr("backends.jax.installed_version", versions.get)
+    diagnosis = installation_of("jax").installed()
+    assert diagnosis is not None
+    before, separator, _ = diagnosis.cause.partition(" cannot be used")
+    assert separator
+    assert before == wrong
+    assert diagnosis.command == command
+
+
+@pytest.mark.parametrize(
+    ("jax", "numpy"),
+    [
+        ("0.10.0.dev1", "2.0.0"),
+        ("1.0", "3.0"),
+        # It is not there: nothing is wrong with NumPy then.
+        (None, "1.23.5"),
+    ],
+)
+def test_versions_that_jax_can_be_used_with_are_not_diagnosed(
+    monkeypatch: pytest.MonkeyPatch, jax: str | None, numpy: str
+) -> None:
+    versions = {"jax": jax, "numpy": numpy}
+    monkeypatch.setattr("backends.jax.installed_version", versions.get)
+    assert installation_of("jax").installed() is None
 
 
 def test_what_is_not_installed_is_said_as_this_python_can_have_it(
@@ -209,23 +218,24 @@ def test_what_is_not_installed_is_said_as_this_python_can_have_it(
     for framework, title in (("mxnet", "MXNet"), ("torch", "PyTorch")):
         expected = Diagnosis(f"{title} is not installed", install_command(framework))
         assert diagnose_absence(framework, (3, 11, 2)) == expected
-    # There the extra installs nothing.
-    said = diagnose_absence("mxnet", (3, 13, 0))
-    assert said.cause.startswith(
+    # On a later Python the extra installs nothing.
+    diagnosis = diagnose_absence("mxnet", (3, 13, 0))
+    assert diagnosis.cause.startswith(
         "MXNet is not installed, and MXNet 1.9.1 needs Python 3.11, not 3.13: `uv python install"
     )
-    assert said.command == PYTHON_3_11
+    assert diagnosis.command == PYTHON_3_11
+
+
+def with_only(monkeypatch: pytest.MonkeyPatch, framework: str, numpy: str) -> None:
+    """Make as if one framework were installed, beside NumPy in some version."""
+    module = "backends.installation.frameworks"
+    monkeypatch.setattr(f"{module}.installed_version", lambda _: numpy)
+    monkeypatch.setattr(f"{module}.find_spec", lambda name: name == framework or None)
 
 
 @pytest.mark.parametrize(
     ("framework", "numpy", "other", "needs"),
-    [
-        ("jax", "1.23.5", "mxnet", ">=2"),
-        ("mxnet", "2.4.6", "jax", "<1.24"),
-        # Nobody minds another NumPy, and pip installs it.
-        ("jax", "1.26.4", "torch", None),
-        ("jax", "2.4.6", "torch", None),
-    ],
+    [("jax", "1.23.5", "mxnet", ">=2"), ("mxnet", "2.4.6", "jax", "<1.24")],
 )
 def test_frameworks_that_take_different_numpys_need_an_environment_each(
     monkeypatch: pytest.MonkeyPatch,
@@ -233,24 +243,35 @@ def test_frameworks_that_take_different_numpys_need_an_environment_each(
     framework: str,
     numpy: str,
     other: str,
-    needs: str | None,
+    needs: str,
 ) -> None:
-    monkeypatch.setattr("backends.installation.frameworks.installed_version", lambda _: numpy)
-    monkeypatch.setattr(
-        "backends.installation.frameworks.find_spec", lambda name: name == other or None
-    )
-    # With the Makefile, whose environments `compare` finds, and without.
+    with_only(monkeypatch, other, numpy)
+    reason = f"NumPy {needs}, and so a separate environment beside "
+
+    # `compare` finds the environments that the Makefile makes, so nothing is explained.
+    folder, command = separate_environment(framework, root=ROOT)
+    with_makefile = diagnose_absence(framework, (3, 11, 2), ROOT)
+    assert with_makefile.command == command
+    assert reason not in with_makefile.cause
+    assert f"--python {framework}={folder}/bin/python" not in with_makefile.cause
+
+    folder, command = separate_environment(framework, root=tmp_path)
+    without_makefile = diagnose_absence(framework, (3, 11, 2), tmp_path)
+    assert without_makefile.command == command
+    assert reason in without_makefile.cause
+    assert f"--python {framework}={folder}/bin/python" in without_makefile.cause
+
+
+@pytest.mark.parametrize("numpy", ["1.26.4", "2.4.6"])
+def test_a_framework_that_minds_no_other_numpy_is_installed_beside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, numpy: str
+) -> None:
+    with_only(monkeypatch, "torch", numpy)
     for root in (ROOT, tmp_path):
-        diagnosis = diagnose_absence(framework, (3, 11, 2), root)
-        folder, command = separate_environment(framework, root=root)
-        assert diagnosis.command == (
-            install_command(framework, root=root) if needs is None else command
-        )
-        is_explained = needs is not None and root == tmp_path
-        assert (
-            f"NumPy {needs}, and so a separate environment beside " in diagnosis.cause
-        ) == is_explained
-        assert (f"--python {framework}={folder}/bin/python" in diagnosis.cause) == is_explained
+        diagnosis = diagnose_absence("jax", (3, 11, 2), root)
+        assert diagnosis.command == install_command("jax", root=root)
+        assert "separate environment" not in diagnosis.cause
+        assert "--python" not in diagnosis.cause
 
 
 def fake_torch(
@@ -276,28 +297,32 @@ def fake_torch(
 def test_torch_s_gpus_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_torch(monkeypatch, 2)
     gpus = installation_of("torch").gpus()
-    assert (gpus.cuda, gpus.failure) == ("CUDA 12.6", None)
-    assert gpus.devices == tuple(Gpu(index, "NVIDIA A100", 40 * 2**30, "8.0") for index in range(2))
+    assert gpus.cuda == "CUDA 12.6"
+    assert gpus.failure is None
+    assert gpus.devices == (
+        Gpu(0, "NVIDIA A100", 40 * 2**30, "8.0"),
+        Gpu(1, "NVIDIA A100", 40 * 2**30, "8.0"),
+    )
     # A CPU build is not asked.
     fake_torch(monkeypatch, 1, cuda=None)
     assert installation_of("torch").gpus() == Gpus()
 
 
-@pytest.mark.parametrize(
-    ("warning", "command"),
-    [
-        ("", None),
-        ("Found no NVIDIA driver on your system.", None),
-        (TOO_OLD.format(11040), "/whl/cu118"),
-    ],
-)
-def test_no_gpu_is_no_failure_but_an_old_driver_is(
-    monkeypatch: pytest.MonkeyPatch, warning: str, command: str | None
-) -> None:
+@pytest.mark.parametrize("warning", ["", "Found no NVIDIA driver on your system."])
+def test_no_gpu_is_no_failure(monkeypatch: pytest.MonkeyPatch, warning: str) -> None:
     fake_torch(monkeypatch, 0, warning=warning)
     gpus = installation_of("torch").gpus()
-    assert (gpus.cuda, gpus.devices) == ("CUDA 12.6", ())
-    assert (gpus.failure is None) if command is None else str(gpus.failure).endswith(command)
+    assert gpus.cuda == "CUDA 12.6"
+    assert gpus.devices == ()
+    assert gpus.failure is None
+
+
+def test_an_old_driver_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_torch(monkeypatch, 0, warning=TOO_OLD.format(11040))
+    gpus = installation_of("torch").gpus()
+    assert gpus.cuda == "CUDA 12.6"
+    assert gpus.devices == ()
+    assert str(gpus.failure).endswith("/whl/cu118")
 
 
 @pytest.mark.parametrize(("cuda", "devices"), [(False, ()), (True, (Gpu(0, None, 2**30, None),))])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backends
-from backends import Backend
+from backends import Array, Backend
 from backends.installation.kernels import (
     CORE_TYPES_WITHOUT_AVX2,
     better_core_type,
@@ -33,10 +33,11 @@ FLAGS = st.frozensets(st.sampled_from(sorted(AVX512)))
     st.sampled_from(["Haswell", "Zen", "SkylakeX", "Neo"]),
 )
 def test_openblas_is_told_what_a_processor_can_do_that_it_does_not_know(
-    flags: frozenset[str], taken: str, known: str
+    flags: frozenset[str], without_avx2: str, other: str
 ) -> None:
-    assert better_core_type(taken, flags) == ("Haswell" if flags >= {"avx2", "fma"} else None)
-    assert better_core_type(known, flags) is None
+    has_avx2 = flags >= {"avx2", "fma"}
+    assert better_core_type(without_avx2, flags) == ("Haswell" if has_avx2 else None)
+    assert better_core_type(other, flags) is None
 
 
 @pytest.mark.parametrize(
@@ -75,35 +76,48 @@ WITHOUT_VERSION = ("YNNPACK", "Eigen")
 def test_a_framework_s_own_libraries_are_listed_with_what_multiplies_first(
     backend: Backend, backend_name: str
 ) -> None:
-    assert (backend.name, backend.version) == (backend_name, sys.modules[backend_name].__version__)
-    kernels = kernels_of(backend)
-    assert [one.library for one in kernels] == EXPECTED[backend.name]
-    assert all(one.threads == 1 for one in kernels)
-    assert all(
-        one.version and one.version[0].isdigit()
-        for one in kernels
-        if one.library not in WITHOUT_VERSION
-    )
-    assert all(one.instruction_set for one in kernels if one.library == "OpenBLAS")
+    assert backend.name == backend_name
+    assert backend.version == sys.modules[backend_name].__version__
+    all_kernels = kernels_of(backend)
+    assert [kernels.library for kernels in all_kernels] == EXPECTED[backend.name]
+    for kernels in all_kernels:
+        assert kernels.threads == 1
+        if kernels.library not in WITHOUT_VERSION:
+            assert kernels.version
+            assert kernels.version[0].isdigit()
+        if kernels.library == "OpenBLAS":
+            assert kernels.instruction_set
     assert 0 < product_of(backend, 300).gflop_per_s < math.inf
 
 
-@pytest.mark.parametrize(("asked", "size"), [(8, 256), (None, 512), (300, 300), (5000, 1024)])
-def test_a_product_is_measured_at_a_size_that_can_be(asked: int | None, size: int) -> None:
-    assert product_of(backends.load("numpy", 1), asked).size == size
+@pytest.mark.parametrize(
+    ("size_asked_for", "size"), [(8, 256), (None, 512), (300, 300), (5000, 1024)]
+)
+def test_a_product_is_measured_at_a_size_that_can_be(size_asked_for: int | None, size: int) -> None:
+    measured = product_of(backends.load("numpy", 1), size_asked_for)
+    assert measured.size == size
 
 
 def test_what_the_first_product_alone_takes_is_no_part_of_the_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backend = backends.load("numpy", 1)
-    done: list[str] = []
+    events: list[str] = []
     wait, clock = backend.wait, time.perf_counter
-    monkeypatch.setattr(backend, "wait", lambda x: done.append("computed") or wait(x))
-    monkeypatch.setattr(time, "perf_counter", lambda: done.append("clock") or clock())
+
+    def note_wait(x: Array) -> Array:
+        events.append("computed")
+        return wait(x)
+
+    def note_clock() -> float:
+        events.append("clock")
+        return clock()
+
+    monkeypatch.setattr(backend, "wait", note_wait)
+    monkeypatch.setattr(time, "perf_counter", note_clock)
     product_of(backend, 300)
     # A framework may compile a function when it is first launched.
-    assert done[:2] == ["computed", "clock"]
+    assert events[:2] == ["computed", "clock"]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -115,22 +129,23 @@ def test_measuring_on_one_core_leaves_every_worker_its_threads(
 
     if engine == "sync" and workers > 1:
         pytest.skip("no queue for two workers")
-    seen: list[int] = []
     backend = backends.load(
         "torch", 1, "cpu", engine, threads_per_device=3, workers_per_device=workers
     )
     matmul = backend.ops.matmul
+    threads_of_products: list[int] = []
 
-    def counting(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        seen.append(torch.get_num_threads())
+    def note_threads(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        threads_of_products.append(torch.get_num_threads())
         return matmul(a, b)
 
-    backend.ops = SimpleNamespace(matmul=counting)
+    backend.ops = SimpleNamespace(matmul=note_threads)
     product_of(backend, 256)
-    assert set(seen) == {1}
-    seen.clear()
+    assert set(threads_of_products) == {1}
+
+    threads_of_products.clear()
     x = backend.asarray(torch.ones(2, 2).numpy(), backend.devices[0])
     for _ in range(20):
-        backend.launch(counting, x, x)
+        backend.launch(note_threads, x, x)
     backend.waitall()
-    assert set(seen) == {3}
+    assert set(threads_of_products) == {3}

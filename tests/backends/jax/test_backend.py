@@ -44,74 +44,122 @@ class Counter:
     def __hash__(self) -> int:
         return 0
 
-    def __call__(self) -> None:
+    def count(self) -> None:
         self.calls += 1
 
 
 def test_a_function_that_is_made_anew_is_compiled_once_for_each_shape_and_device(
     jax_backend: Backend,
 ) -> None:
-    count, ops = Counter(), jax_backend.ops
+    compiled = Counter()
     for device in jax_backend.devices:
         for length in (2, 3, 2):
             x = jax_backend.asarray(np.ones(length, np.float32), device)
-            jax_backend.launch(lambda x: count() or ops.add(x, 1.0), x)
-    assert count.calls == 4
+
+            def increment(x: Array) -> Array:
+                # Python runs it only when JAX compiles it.
+                compiled.count()
+                return jax_backend.ops.add(x, 1.0)
+
+            jax_backend.launch(increment, x)
+    # Two devices, and two different shapes on each.
+    assert compiled.calls == 4
 
 
 def test_a_rate_that_changes_compiles_nothing_anew(jax_backend: Backend) -> None:
-    count, ops = Counter(), jax_backend.ops
+    compiled = Counter()
     x = jax_backend.asarray(ONES, jax_backend.devices[0])
     for rate in (0.5, 0.25, np.float64(0.125)):
-        jax_backend.launch(lambda x, rate: count() or ops.multiply(x, rate), x, rate)
-    assert count.calls == 1
+
+        def scale(x: Array, rate: float) -> Array:
+            compiled.count()
+            return jax_backend.ops.multiply(x, rate)
+
+        jax_backend.launch(scale, x, rate)
+    assert compiled.calls == 1
 
 
-def values(backend: Backend, functions: "list[Callable[..., Array]]", *args: Any) -> list[float]:
+def value(backend: Backend, fn: Callable[..., Array], *args: object) -> float:
+    """Launch a function of ones and further arguments; return its result's first element."""
     x = backend.asarray(ONES, backend.devices[0])
-    return [float(backend.to_numpy(backend.launch(fn, x, *args))[0]) for fn in functions]
+    result = backend.to_numpy(backend.launch(fn, x, *args))
+    return float(result[0])
 
 
-def test_what_is_captured_is_not_frozen(
+def test_a_captured_number_is_not_frozen(jax_backend: Backend) -> None:
+    ops = jax_backend.ops
+
+    def multiply_by(factor: float) -> Callable[[Array], Array]:
+        return lambda x: ops.multiply(x, factor)
+
+    def multiply_by_default(factor: float) -> Callable[..., Array]:
+        return lambda x, factor=factor: ops.multiply(x, factor)
+
+    for make in (multiply_by, multiply_by_default):
+        assert value(jax_backend, make(2.0)) == 2
+        assert value(jax_backend, make(3.0)) == 3
+
+
+def test_the_number_of_a_partial_function_is_not_frozen(jax_backend: Backend) -> None:
+    def multiply(factor: float, x: Array) -> Array:
+        return jax_backend.ops.multiply(x, factor)
+
+    assert value(jax_backend, partial(multiply, 4.0)) == 4
+    assert value(jax_backend, partial(multiply, 5.0)) == 5
+
+
+def test_the_number_of_a_captured_object_is_not_frozen(jax_backend: Backend) -> None:
+    not_called, called = Counter(), Counter()
+    called.count()
+
+    def add_calls_of(counter: Counter) -> Callable[..., Array]:
+        return lambda x, counter=counter: jax_backend.ops.add(x, float(counter.calls))
+
+    assert value(jax_backend, add_calls_of(not_called)) == 1
+    assert value(jax_backend, add_calls_of(called)) == 2
+
+
+def test_what_is_changed_after_it_was_captured_is_not_frozen(
     jax_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A number, that of a partial function or of an object, an item of a list or array of NumPy,
-    and a global name.
-    """
     ops = jax_backend.ops
-    one, other = Counter(), Counter()
-    other.calls = 1
-    assert values(
-        jax_backend, [lambda x, held=held: ops.add(x, float(held.calls)) for held in (one, other)]
-    ) == [1, 2]
-    assert values(jax_backend, [lambda x, k=k: ops.multiply(x, k) for k in (2.0, 3.0)]) == [2, 3]
-    assert values(
-        jax_backend, [partial(lambda k, x: ops.multiply(x, k), k) for k in (4.0, 5.0)]
-    ) == [4, 5]
-    kept, numbers = [1.0], np.array([1.0])
-    functions: list[Callable[..., Array]] = [
-        lambda x: ops.multiply(x, kept[0]),
-        lambda x: ops.multiply(x, numbers[0]),
-        lambda x: ops.multiply(x, FACTOR),
-    ]
-    assert values(jax_backend, functions) == [1, 1, 1]
-    kept[0], numbers[0] = 6.0, 7.0
+    item_of_list, item_of_array = [1.0], np.array([1.0])
+
+    def multiply_by_item_of_list(x: Array) -> Array:
+        return ops.multiply(x, item_of_list[0])
+
+    def multiply_by_item_of_array(x: Array) -> Array:
+        return ops.multiply(x, item_of_array[0])
+
+    def multiply_by_global(x: Array) -> Array:
+        return ops.multiply(x, FACTOR)
+
+    assert value(jax_backend, multiply_by_item_of_list) == 1
+    assert value(jax_backend, multiply_by_item_of_array) == 1
+    assert value(jax_backend, multiply_by_global) == 1
+    item_of_list[0] = 6.0
+    item_of_array[0] = 7.0
     monkeypatch.setitem(globals(), "FACTOR", 8.0)
-    assert values(jax_backend, functions) == [6, 7, 8]
+    assert value(jax_backend, multiply_by_item_of_list) == 6
+    assert value(jax_backend, multiply_by_item_of_array) == 7
+    assert value(jax_backend, multiply_by_global) == 8
 
 
 def test_a_function_may_decide_on_a_number_and_call_itself(jax_backend: Backend) -> None:
     ops = jax_backend.ops
 
-    def decide(x: Array, k: float) -> Array:
-        return ops.add(x, 1.0) if k > 0.5 else ops.add(x, -1.0)
+    def add_or_subtract_one(x: Array, number: float) -> Array:
+        return ops.add(x, 1.0) if number > 0.5 else ops.add(x, -1.0)
 
-    def doubled(x: Array, times: int) -> Array:
-        return doubled(ops.add(x, x), times - 1) if times else x
+    def double_repeatedly(x: Array, times: int) -> Array:
+        return double_repeatedly(ops.add(x, x), times - 1) if times else x
 
-    assert [values(jax_backend, [decide], k) for k in (1.0, 0.0, 1.0)] == [[2], [0], [2]]
-    assert values(jax_backend, [ops.power], 0.5) == [1]
-    assert [values(jax_backend, [doubled], times) for times in (1, 3)] == [[2], [8]]
+    assert value(jax_backend, add_or_subtract_one, 1.0) == 2
+    assert value(jax_backend, add_or_subtract_one, 0.0) == 0
+    assert value(jax_backend, add_or_subtract_one, 1.0) == 2
+    assert value(jax_backend, ops.power, 0.5) == 1
+    assert value(jax_backend, double_repeatedly, 1) == 2
+    assert value(jax_backend, double_repeatedly, 3) == 8
 
 
 def test_a_unit_does_all_of_its_operations(jax_backend: Backend) -> None:
@@ -135,36 +183,40 @@ def test_compiling_is_no_part_of_a_budget(
     """It is told once, and said with the scheduler."""
     from backends.jax import compiling
 
-    told: list[float] = []
-    monkeypatch.setattr(compiling, "tell_compiling", told.append)
+    told_seconds: list[float] = []
+    monkeypatch.setattr(compiling, "tell_compiling", told_seconds.append)
     x = jax_backend.asarray(ONES, jax_backend.devices[0])
     for _ in range(3):
         jax_backend.wait(jax_backend.launch(lambda x: jax_backend.ops.multiply(x, 11.0), x))
-    assert len(told) == 1
-    assert told[0] > 0
+    (seconds,) = told_seconds
+    assert seconds > 0
     assert "programs compiled in" in jax_backend.scheduler
 
 
 @final
-class Asked:
+class MadeUpArray:
     """What stands for an array that a device computes: two threads that may ask it at the same time
     do so.
     """
 
     def __init__(self, *, ready: bool, value: bool = False) -> None:
-        self._ready, self._value, self._both = ready, value, Barrier(2)
+        self._ready, self._value = ready, value
+        self._both_ask = Barrier(2)
 
     def is_ready(self) -> bool:
+        # A thread that asks alone goes on after a while.
         with suppress(BrokenBarrierError):
-            self._both.wait(timeout=0.3)
+            self._both_ask.wait(timeout=0.3)
         return self._ready
 
     def __bool__(self) -> bool:
         return self._value
 
 
-def made_up_check(**asked: bool) -> SimpleNamespace:
-    return SimpleNamespace(failed=Asked(**asked), message="made up")
+def made_up_check(*, ready: bool, has_failed: bool = False) -> SimpleNamespace:
+    """Make what a program leaves to be checked: whether it failed, and with which message."""
+    failed = MadeUpArray(ready=ready, value=has_failed)
+    return SimpleNamespace(failed=failed, message="made up")
 
 
 def test_a_wrong_label_is_found_while_another_device_is_busy(jax_backend: Any) -> None:
@@ -176,37 +228,50 @@ def test_a_wrong_label_is_found_while_another_device_is_busy(jax_backend: Any) -
         jax_backend.wait(jax_backend.launch(jax_backend.ops.cross_entropy, scores, wrong))
 
 
-def test_two_threads_that_wait_forget_only_what_is_computed_and_both_hear_of_a_failure(
-    jax_backend: Any,
-) -> None:
+def message_of(wait: Callable[[Array], Array], x: Array) -> str:
+    """Wait for a value; return the error's message, or "" if there is no error."""
+    try:
+        wait(x)
+    except ComputationError as error:
+        return str(error)
+    return ""
+
+
+def test_two_threads_that_wait_forget_only_what_is_computed(jax_backend: Any) -> None:
     device = jax_backend.devices[0]
     x = jax_backend.wait(jax_backend.asarray(np.ones(2), device))
-    under_way, later, wait = jax_backend._under_way[device], Asked(ready=False), jax_backend.wait
-
-    def found(x: Array) -> str:
-        try:
-            wait(x)
-        except ComputationError as error:
-            return str(error)
-        return "nothing"
-
+    under_way = jax_backend._under_way[device]
+    computed, pending = MadeUpArray(ready=True), MadeUpArray(ready=False)
+    under_way.extend([computed, pending])
     with ThreadPoolExecutor(2) as pool:
-        under_way.extend([Asked(ready=True), later])
-        assert list(pool.map(found, [x, x])) == ["nothing"] * 2
-        assert list(under_way) == [later]
-        under_way.clear()
-        jax_backend._checks.extend(
-            (made_up_check(ready=True, value=value), device) for value in (False, True)
-        )
-        assert list(pool.map(found, [x, x])) == [f"jax on {device}: ValueError: made up"] * 2
+        messages = list(pool.map(partial(message_of, jax_backend.wait), [x, x]))
+    assert messages == ["", ""]
+    assert list(under_way) == [pending]
+
+
+def test_two_threads_that_wait_both_hear_of_a_failure(jax_backend: Any) -> None:
+    device = jax_backend.devices[0]
+    x = jax_backend.wait(jax_backend.asarray(np.ones(2), device))
+    jax_backend._under_way[device].clear()
+    for has_failed in (False, True):
+        check = made_up_check(ready=True, has_failed=has_failed)
+        jax_backend._checks.append((check, device))
+    with ThreadPoolExecutor(2) as pool:
+        messages = list(pool.map(partial(message_of, jax_backend.wait), [x, x]))
+    assert messages == [f"jax on {device}: ValueError: made up"] * 2
 
 
 def affinities() -> dict[str, set[int]]:
     """Return the cores of the calling thread and of those of XLA's pools, by the number of the
     thread.
     """
-    pools = [task.name for task in TASKS.iterdir() if (task / "comm").read_text().strip() == POOL]
-    return {task: os.sched_getaffinity(int(task)) for task in ("0", *pools)}
+    calling_thread = "0"
+    cores = {calling_thread: os.sched_getaffinity(0)}
+    for task in TASKS.iterdir():
+        thread_name = (task / "comm").read_text().strip()
+        if thread_name == POOL:
+            cores[task.name] = os.sched_getaffinity(int(task.name))
+    return cores
 
 
 def test_one_core_computes_while_it_is_measured_and_all_do_afterwards(
@@ -221,8 +286,10 @@ def test_one_core_computes_while_it_is_measured_and_all_do_afterwards(
     assert len(before) > 2
     with one_thread(backend, x):
         during = affinities()
-    assert set(map(len, during.values())) == {1}
-    assert len(set(map(tuple, during.values()))) == 1
+    first_cores, *_ = during.values()
+    assert len(first_cores) == 1
+    for cores_of_thread in during.values():
+        assert cores_of_thread == first_cores
     assert affinities() == before
 
 
@@ -232,10 +299,12 @@ def test_what_compiles_is_said_with_its_version_and_its_instructions(
     require("jax")
     import jaxlib
 
-    multiplies, compiles, *_ = libraries(3)
-    assert (compiles.library, compiles.version, compiles.threads) == ("XLA", jaxlib.__version__, 3)
+    what_multiplies, what_compiles, *_ = libraries(3)
+    assert what_compiles.library == "XLA"
+    assert what_compiles.version == jaxlib.__version__
+    assert what_compiles.threads == 3
     # XLA compiles for the processor that it runs on, as libraries choose.
-    assert compiles.instruction_set == multiplies.instruction_set
+    assert what_compiles.instruction_set == what_multiplies.instruction_set
 
 
 REPEAT_CASES = """
@@ -266,8 +335,6 @@ def test_a_profiled_repetition_s_memory_is_given_back_before_the_next(
 
 
 def test_a_program_s_name_says_its_function_and_device(jax_backend: Backend) -> None:
-    assert parse_program("jit_" + program_name("<lambda>", jax_backend.devices[1])) == (
-        "lambda",
-        "cpu:2",
-    )
+    name = program_name("<lambda>", jax_backend.devices[1])
+    assert parse_program(f"jit_{name}") == ("lambda", "cpu:2")
     assert parse_program("jit_other") is None

@@ -32,14 +32,15 @@ OnGpus = Callable[..., Backend]
 
 @pytest.fixture
 def on_gpus(monkeypatch: pytest.MonkeyPatch, require: Callable[[str], None], engine: str) -> OnGpus:
-    """Return a function that loads JAX for devices where there are some made-up GPUs."""
+    """Return a function that loads JAX for devices, on a machine with some made-up GPUs."""
     require("jax")
     from backends.jax.kernels import device_with_pool
 
-    def load(devices: int | str, kind: str = "auto", there: int = 4) -> Backend:
+    def load(devices: int | str, kind: str = "auto", gpu_count: int = 4) -> Backend:
+        # Each is a client on CPUs, with a number that no other test uses.
         made_up = [
             device_with_pool(100 + index, frozenset(), 2, engine == "async")
-            for index in range(there)
+            for index in range(gpu_count)
         ]
         monkeypatch.setattr(gpus, "found_by", lambda _: made_up)
         return backends.load("jax", devices, kind, engine, 1)
@@ -58,38 +59,44 @@ def load(on_gpus: OnGpus) -> Callable[[int], Backend]:
 
 
 @pytest.mark.parametrize("devices", ["gpu:0", "gpu:1,gpu:0"])
-@pytest.mark.parametrize("into", [False, True])
+@pytest.mark.parametrize("into_buffer", [False, True])
 def test_a_copy_goes_to_the_host_and_back_through_its_page_locked_memory(
-    on_gpus: OnGpus, devices: str, into: bool
+    on_gpus: OnGpus, devices: str, into_buffer: bool
 ) -> None:
     backend = on_gpus(devices)
     for device in backend.devices:
         x = backend.asarray(np.float32([1, 2]), device)
-        out = backend.asarray(np.zeros(2, np.float32), HOST) if into else None
-        on_host = backend.copy_to(backend.launch(backend.ops.add, x, 1.0), HOST, out=out)
+        increased = backend.launch(backend.ops.add, x, 1.0)
+        buffer = backend.asarray(np.zeros(2, np.float32), HOST) if into_buffer else None
+
+        on_host = backend.copy_to(increased, HOST, out=buffer)
+        copy_back = backend.copy_to(on_host, backend.devices[-1])
+
         assert on_host.sharding.memory_kind == "pinned_host"
         assert backend.device_of(on_host) == HOST  # type: ignore[attr-defined]
-        back = backend.copy_to(on_host, backend.devices[-1])
-        assert back.sharding.memory_kind == "device"
-        for found in (on_host, back):
-            np.testing.assert_array_equal(backend.to_numpy(found), [2, 3])
+        assert copy_back.sharding.memory_kind == "device"
+        np.testing.assert_array_equal(backend.to_numpy(on_host), [2, 3])
+        np.testing.assert_array_equal(backend.to_numpy(copy_back), [2, 3])
         with pytest.raises(BackendError, match="copy to a GPU first"):
             backend.launch(backend.ops.add, on_host, 1.0)
 
 
-def test_experiments_run_there_as_they_are(on_gpus: OnGpus) -> None:
-    backend = on_gpus("gpu:0")
-    result = run_overlap(backend, size=200, copies=1, rounds=2)
+def test_an_experiment_runs_there_as_it_is(on_gpus: OnGpus) -> None:
+    result = run_overlap(on_gpus("gpu:0"), size=200, copies=1, rounds=2)
     assert result.problems == ()
     assert result.backend["devices"] == ["gpu:0"]
+
+
+def test_training_there_gives_numpy_s_losses(on_gpus: OnGpus) -> None:
     data = synthetic("a test needs no more", train=60, test=10)
-    losses = [
-        epoch.losses
-        for one in (on_gpus("gpu:0,gpu:1"), backends.load("numpy", 2))
-        for params in [[get_params(one, device) for device in one.devices]]
-        for epoch in train(one, params, data, Settings(1, 30))
-    ]
-    np.testing.assert_allclose(*losses, rtol=1e-4)
+
+    def losses(backend: Backend) -> tuple[float, ...]:
+        params = [get_params(backend, device) for device in backend.devices]
+        (epoch,) = train(backend, params, data, Settings(1, 30))
+        return epoch.losses
+
+    on_two_gpus = losses(on_gpus("gpu:0,gpu:1"))
+    np.testing.assert_allclose(on_two_gpus, losses(backends.load("numpy", 2)), rtol=1e-4)
 
 
 @pytest.mark.parametrize("number", range(30))
@@ -113,25 +120,23 @@ def test_parts_of_a_gpu_and_two_kinds_are_refused_in_a_line(
     on_gpus: OnGpus, devices: int | str, kind: str, refused: str
 ) -> None:
     with pytest.raises(BackendError, match=refused) as error:
-        on_gpus(devices, kind, there=1)
+        on_gpus(devices, kind, gpu_count=1)
     assert "\n" not in str(error.value)
 
 
 def test_two_devices_are_cpus_where_there_is_one_gpu_and_that_is_said(on_gpus: OnGpus) -> None:
-    backend = on_gpus(2, there=1)
+    backend = on_gpus(2, gpu_count=1)
     assert [str(device) for device in backend.devices] == ["cpu:1", "cpu:2"]
     assert "one program at a time" in backend.scheduler
 
 
+@pytest.mark.parametrize("is_installed", [False, True])
 def test_gpus_are_asked_for_only_where_a_package_finds_them(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, is_installed: bool
 ) -> None:
-    for there in (False, True):
-        monkeypatch.setattr(gpus, "find_spec", lambda _, there=there: there or None)
-        asked = [
-            gpus.may_be_used(*wanted)
-            for wanted in ((1, "auto"), (1, "gpu"), ((backends.Device("gpu", 0),), "auto"))
-        ]
-        assert asked == [there] * 3
-        for only_cpus in ((1, "cpu"), ((backends.Device("cpu", 1),), "auto")):
-            assert not gpus.may_be_used(*only_cpus)
+    monkeypatch.setattr(gpus, "find_spec", lambda _: is_installed or None)
+    gpu, cpu = backends.Device("gpu", 0), backends.Device("cpu", 1)
+    for devices, kind in ((1, "auto"), (1, "gpu"), ((gpu,), "auto")):
+        assert gpus.may_be_used(devices, kind) == is_installed
+    for devices, kind in ((1, "cpu"), ((cpu,), "auto")):
+        assert not gpus.may_be_used(devices, kind)

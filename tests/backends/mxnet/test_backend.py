@@ -7,6 +7,7 @@ import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -47,20 +48,22 @@ InMXNet = Callable[..., "subprocess.CompletedProcess[str]"]
 def in_mxnet(require: Callable[[str], None], run_python: RunPython) -> InMXNet:
     """Run code with MXNet's `backend` and `ones(*shape)`; it has a process of its own, for that has
     one engine.
+
+    Further arguments are those of `backends.load`.
     """
     require("mxnet")
 
     def run(
-        code: str, environment: Mapping[str, str] = {}, **own: object
+        code: str, environment: Mapping[str, str] = {}, **chosen: object
     ) -> "subprocess.CompletedProcess[str]":
-        chosen = {
+        arguments = {
             "devices": 1,
             "device_kind": "cpu",
             "engine": "async",
             "threads_per_device": 1,
-            **own,
+            **chosen,
         }
-        return run_python(BEFORE.format(chosen=chosen) + code, **environment)
+        return run_python(BEFORE.format(chosen=arguments) + code, **environment)
 
     return run
 
@@ -105,53 +108,64 @@ ProfileOf = Callable[..., Sequence[Slice]]
 
 @pytest.fixture
 def profile_of(in_mxnet: InMXNet, tmp_path: Path) -> ProfileOf:
-    """Run a program with variants on two devices; return what MXNet's profile has from begin to
-    end.
-    """
+    """Run a program with variants on two devices; return the slices of MXNet's profile."""
 
     def profile(program: str, *variants: str) -> Sequence[Slice]:
         path = tmp_path / "trace.json"
         in_mxnet(program.replace("TRACE", str(path)), devices=2, variants=variants)
         # MXNet tells each operator twice: by begin and end, and asynchronously.
-        events = [
-            event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] in "BE"
-        ]
-        path.write_text(json.dumps(events))
+        all_events = json.loads(path.read_text())["traceEvents"]
+        begins_and_ends = [event for event in all_events if event["ph"] in "BE"]
+        path.write_text(json.dumps(begins_and_ends))
         return read_trace(path).slices
 
     return profile
+
+
+def longest_overlap_of_convolutions(slices: Sequence[Slice]) -> int:
+    """Return for how long at most a convolution on one of two devices overlapped one on the other.
+
+    It is not above zero if none did.
+    """
+    by_device: defaultdict[object, list[Slice]] = defaultdict(list)
+    for operator in slices:
+        if operator.name == "Convolution":
+            by_device[operator.process].append(operator)
+    on_first, on_second = by_device.values()
+    assert len(on_first) == STEPS_OF_ALL_DEVICES
+    assert len(on_second) == STEPS_OF_ALL_DEVICES
+    overlaps = []
+    for first, second in product(on_first, on_second):
+        overlaps.append(min(first.end, second.end) - max(first.start, second.start))
+    return max(overlaps)
+
+
+def backward_operators(slices: Sequence[Slice]) -> Counter[str]:
+    """Count the operators of backward passes: bulks by name, single ones as "_backward"."""
+    counts: Counter[str] = Counter()
+    for operator in slices:
+        if "_backward" in operator.name:
+            counts["_backward"] += 1
+        elif "Bulk" in operator.name:
+            counts[operator.name] += 1
+    return counts
 
 
 @pytest.mark.long
 def test_devices_take_turns_where_scratch_memory_is_scarce_and_bulk_execution_makes_few_operators(
     profile_of: ProfileOf,
 ) -> None:
-    def overlap_of_convolutions(slices: Sequence[Slice]) -> int:
-        """Return for how long at most a convolution on one of the two devices overlapped one on the
-        other.
-        """
-        by_device: defaultdict[object, list[Slice]] = defaultdict(list)
-        for one in slices:
-            if one.name == "Convolution":
-                by_device[one.process].append(one)
-        first, second = by_device.values()
-        assert len(first) == len(second) == STEPS_OF_ALL_DEVICES
-        return max(min(a.end, b.end) - max(a.start, b.start) for a in first for b in second)
+    scarce = profile_of(TRAIN_ON_TWO_DEVICES, "temporary-space-low")
+    in_bulk = profile_of(TRAIN_ON_TWO_DEVICES, "bulk-on")
 
-    def backward_operators(slices: Sequence[Slice]) -> Counter[str]:
-        """Count the operators of backward passes, in bulk and by themselves."""
-        names = [one.name for one in slices if "_backward" in one.name or "Bulk" in one.name]
-        return Counter(name.partition("_backward")[1] or name for name in names)
-
-    turns, bulk = (
-        profile_of(TRAIN_ON_TWO_DEVICES, variant) for variant in ("temporary-space-low", "bulk-on")
-    )
     # With MXNet's default of 4 pieces of scratch memory, no two of these convolutions ever overlap.
+    assert longest_overlap_of_convolutions(scarce) <= 0
     # With as much as there is by default here, devices compute at the same time, be it in bulk.
-    assert overlap_of_convolutions(turns) <= 0 < overlap_of_convolutions(bulk)
+    assert longest_overlap_of_convolutions(in_bulk) > 0
+
     # Up to 15 in each bulk: no gradient of it is ready before the last one is.
-    assert backward_operators(bulk) == {"ImperativeBulk": 2 * STEPS_OF_ALL_DEVICES}
-    one_by_one = backward_operators(turns)
+    assert backward_operators(in_bulk) == {"ImperativeBulk": 2 * STEPS_OF_ALL_DEVICES}
+    one_by_one = backward_operators(scarce)
     assert one_by_one["_backward"] >= 15 * STEPS_OF_ALL_DEVICES
     assert one_by_one["ImperativeBulk"] == 0
 
@@ -163,13 +177,15 @@ def test_devices_take_turns_where_scratch_memory_is_scarce_and_bulk_execution_ma
 def test_waiting_for_one_device_is_not_waiting_behind_another(
     profile_of: ProfileOf, variant: str, fewest: int, most: int
 ) -> None:
+    """The profile ends when a copy to the second device and two products there are done.
+
+    If the copy stands behind the twenty products on the first device, the profile has all 22.
+    """
     # MXNet's own copy stands in the source's queue, and its wait for the product would in that of
     # cpu(0): either would end after the twenty products.
-    assert (
-        fewest
-        <= sum(one.name == "_np_dot" for one in profile_of(QUEUE_HEAVY_PRODUCTS, variant))
-        <= most
-    )
+    slices = profile_of(QUEUE_HEAVY_PRODUCTS, variant)
+    computed_products = [operator for operator in slices if operator.name == "_np_dot"]
+    assert fewest <= len(computed_products) <= most
 
 
 def test_a_device_s_operators_use_its_share_of_cores(in_mxnet: InMXNet) -> None:
@@ -179,23 +195,29 @@ before = len(os.listdir("/proc/self/task"))
 backend.wait(backend.launch(backend.ops.relu, ones(2000, 2000)))
 print(len(os.listdir("/proc/self/task")) - before)
 """
+    completed = in_mxnet(code, {"OMP_NUM_THREADS": "7"}, threads_per_device=2)
     # OpenMP starts its team at the first parallel region: one thread fewer than it may use.
-    assert int(in_mxnet(code, {"OMP_NUM_THREADS": "7"}, threads_per_device=2).stdout) == 1
+    assert int(completed.stdout) == 1
 
 
 def test_the_engine_is_ours_whatever_the_environment_says(in_mxnet: InMXNet) -> None:
     code = """
 x, order = ones(1000, 1000), []
-made = [backend.launch(backend.ops.matmul, x, x) for _ in range(20)]
-waiting = threading.Thread(target=lambda: (backend.wait(made[-1]), order.append("computed")))
+products = [backend.launch(backend.ops.matmul, x, x) for _ in range(20)]
+
+def wait():
+    backend.wait(products[-1])
+    order.append("computed")
+
+waiting = threading.Thread(target=wait)
 waiting.start()
 order.append("dispatched")
 waiting.join()
 print(*order)
 """
-    done = in_mxnet(code, {"MXNET_ENGINE_TYPE": "NaiveEngine"})
-    assert done.stdout == "dispatched computed\n"
-    assert "NaiveEngine" not in done.stderr
+    completed = in_mxnet(code, {"MXNET_ENGINE_TYPE": "NaiveEngine"})
+    assert completed.stdout == "dispatched computed\n"
+    assert "NaiveEngine" not in completed.stderr
 
 
 SEVERAL_CORES = pytest.mark.skipif(available_cores() < 2, reason="a core each can be told from all")
@@ -204,37 +226,52 @@ SEVERAL_CORES = pytest.mark.skipif(available_cores() < 2, reason="a core each ca
 @SEVERAL_CORES
 def test_a_model_is_issued_from_its_devices_cores_if_workers_have_all(in_mxnet: InMXNet) -> None:
     in_mxnet("""
-before, cores = os.sched_getaffinity(0), len(os.sched_getaffinity(0))
+all_cores = os.sched_getaffinity(0)
 
-def where(value):
-    found.append(os.sched_getaffinity(0))
-    return value
+def cores_of_launches(backend, value):
+    cores = []
+    def note_cores(x):
+        cores.append(os.sched_getaffinity(0))
+        return x
+    for device in backend.devices:
+        backend.launch(note_cores, backend.asarray(value, device))
+    return cores
 
-for count in (cores - 1, cores):
+array = np.ones(1)
+parameters = (array, array)
+for count in (len(all_cores) - 1, len(all_cores)):
     backend = backends.load("mxnet", count, "cpu", "async", 1)
-    own = list(backend.cores) if count == cores else [before] * count
-    for parameters, expected in (((np.ones(1), np.ones(1)), own), (np.ones(1), [before] * count)):
-        found = []
-        for device in backend.devices:
-            backend.launch(where, backend.asarray(parameters, device))
-        assert found == expected, (found, expected)
+    workers_have_all_cores = count == len(all_cores)
+    from_all = [all_cores] * count
+    of_parameters = cores_of_launches(backend, parameters)
+    assert of_parameters == (list(backend.cores) if workers_have_all_cores else from_all)
+    assert cores_of_launches(backend, array) == from_all
+
+# A function that fails leaves the caller on its cores.
 try:
     backend.launch(lambda value: value[2], (ones(1),))
 except backends.BackendError:
-    assert os.sched_getaffinity(0) == before
+    assert os.sched_getaffinity(0) == all_cores
 """)
 
 
 @SEVERAL_CORES
 def test_the_cores_are_those_of_the_workers_that_run(in_mxnet: InMXNet) -> None:
     code = """
-for loaded in (backend, backends.load("mxnet", 2, "cpu", "async", 1)):
-    found = {}
-    for device in loaded.devices:
-        x = loaded.asarray(np.ones(1, dtype=np.float32), device)
-        push(lambda device=device: found.update({device: os.sched_getaffinity(0)}), x.ctx, [x])
-    loaded.waitall()
-    assert [found[device] for device in loaded.devices] == list(loaded.cores), (found, loaded.cores)
+def cores_of_workers(backend):
+    cores = {}
+    for device in backend.devices:
+        x = backend.asarray(np.ones(1, dtype=np.float32), device)
+        def note_cores(device=device):
+            cores[device] = os.sched_getaffinity(0)
+        push(note_cores, x.ctx, [x])
+    backend.waitall()
+    return [cores[device] for device in backend.devices]
+
+later_backend = backends.load("mxnet", 2, "cpu", "async", 1)
+for loaded in (backend, later_backend):
+    found = cores_of_workers(loaded)
+    assert found == list(loaded.cores), (found, loaded.cores)
 """
     in_mxnet(code, devices=available_cores() + 1)
 
@@ -252,16 +289,18 @@ print(*sorted(met))
 
 def test_a_process_keeps_the_variants_that_it_imported_mxnet_with(in_mxnet: InMXNet) -> None:
     code = """
-settings = (backend.settings[f"MXNET_{name}"] for name in ("CPU_TEMP_COPY", "EXEC_BULK_EXEC_TRAIN"))
-print(*backend.variants, *settings)
+print(*backend.variants)
+print(backend.settings["MXNET_CPU_TEMP_COPY"], backend.settings["MXNET_EXEC_BULK_EXEC_TRAIN"])
 try:
     backends.load("mxnet")
 except backends.BackendError as error:
     print(error)
 """
-    variants = ("temporary-space-low", "bulk-on", "copy-on-own-queue")
-    told, error = in_mxnet(code, variants=variants).stdout.splitlines()
-    assert told == "bulk-on temporary-space-low 4 1"
+    chosen = ("temporary-space-low", "bulk-on", "copy-on-own-queue")
+    variants, settings, error = in_mxnet(code, variants=chosen).stdout.splitlines()
+    # The third is a default.
+    assert variants == "bulk-on temporary-space-low"
+    assert settings == "4 1"
     assert (
         "already imported with MXNET_CPU_TEMP_COPY=4, and this backend needs 256: start a fresh "
         "process" in error
@@ -271,28 +310,34 @@ except backends.BackendError as error:
 def test_other_threads_know_numpy_s_shapes(require: Callable[[str], None], engine: str) -> None:
     require("mxnet")
     backend = backends.load("mxnet", 2, "cpu", engine, THREADS)
+    ops = backend.ops
     first, second = backend.devices
 
     def shape_of_gradient(shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the gradient of a sum, by an array of this shape."""
         ones = backend.asarray(np.ones(shape, np.float32), first)
-        x = backend.launch(backend.ops.add, backend.copy_to(ones, second), 1.0)
-        _, (gradient,) = backend.launch(
-            backend.ops.value_and_grad(lambda p: backend.ops.total(p[0])), (x,)
-        )
-        found: np.ndarray = backend.to_numpy(gradient)
-        return found.shape
+        x = backend.launch(ops.add, backend.copy_to(ones, second), 1.0)
+        differentiate = ops.value_and_grad(lambda p: ops.total(p[0]))
+        _, (gradient,) = backend.launch(differentiate, (x,))
+        in_numpy: np.ndarray = backend.to_numpy(gradient)
+        return in_numpy.shape
 
     shapes = [(0, 3), (), (2, 0, 4)]
     with ThreadPoolExecutor(1) as pool:
-        assert list(pool.map(shape_of_gradient, shapes)) == shapes
+        shapes_of_gradients = list(pool.map(shape_of_gradient, shapes))
+    assert shapes_of_gradients == shapes
 
 
 def test_a_failure_that_nobody_reads_is_no_failure_of_the_process(in_mxnet: InMXNet) -> None:
-    done = in_mxnet(
-        "kept = backend.launch(lambda x: mxnet.np.random.normal(0, -1, x.shape, ctx=x.ctx), "
-        "ones(2))"
-    )
-    assert (done.stdout, done.stderr) == ("", "")
+    completed = in_mxnet("""
+def fail(x):
+    # The scale is below zero.
+    return mxnet.np.random.normal(0, -1, x.shape, ctx=x.ctx)
+
+kept = backend.launch(fail, ones(2))
+""")
+    assert completed.stdout == ""
+    assert completed.stderr == ""
 
 
 def test_ctrl_c_in_a_function_that_the_engine_calls_at_once_is_passed_on(in_mxnet: InMXNet) -> None:

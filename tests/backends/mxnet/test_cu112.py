@@ -42,45 +42,42 @@ def test_it_loads_and_computes_on_cpus(run_python: RunPython, driver: Path, engi
     assert done.stdout == "True 0 cpu:1 cpu:2\n108.0\n"
 
 
-def run_parallel(libraries: str) -> "subprocess.CompletedProcess[str]":
-    command = [
-        sys.executable,
-        "-m",
-        "parallel_core",
-        "run",
-        "parallel",
-        "--backend",
-        "mxnet",
-        "--size",
-        "50",
-    ]
-    own = {**os.environ, "LD_LIBRARY_PATH": libraries}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=own)
+def run_parallel(library_path: str) -> "subprocess.CompletedProcess[str]":
+    """Run an experiment on MXNet, where the loader knows these directories."""
+    words = "-m parallel_core run parallel --backend mxnet --size 50"
+    return subprocess.run(
+        [sys.executable, *words.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LD_LIBRARY_PATH": library_path},
+    )
 
 
 def test_experiments_run(driver: Path) -> None:
-    done = run_parallel(str(driver))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "parallel on mxnet 1.9.1, async engine, cpu:1, cpu:2" in done.stdout
+    completed = run_parallel(str(driver))
+    assert completed.returncode == 0
+    assert completed.stderr == ""
+    assert "parallel on mxnet 1.9.1, async engine, cpu:1, cpu:2" in completed.stdout
 
 
 def test_without_a_driver_there_is_one_line_and_exit_status_2() -> None:
-    done = run_parallel("")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(
+    completed = run_parallel("")
+    assert completed.returncode == 2
+    assert completed.stdout == ""
+    assert completed.stderr.startswith(
         "parallel-core: the NVIDIA driver is not installed (libcuda.so.1: not found)"
     )
-    assert done.stderr.count("\n") == 1
+    assert completed.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("with_driver", [True, False])
 def test_what_mxnet_itself_says_is_recognised(
     run_python: RunPython, driver: Path, with_driver: bool
 ) -> None:
-    done = run_python(
-        "import mxnet", check=False, LD_LIBRARY_PATH=str(driver) if with_driver else ""
-    )
-    found = diagnose("mxnet", done.stderr)
-    assert found is not None
-    assert "cannot open shared object file" in done.stderr
-    assert MXNET_CUDA_PACKAGE in found.cause
+    library_path = str(driver) if with_driver else ""
+    completed = run_python("import mxnet", check=False, LD_LIBRARY_PATH=library_path)
+    assert "cannot open shared object file" in completed.stderr
+    diagnosis = diagnose("mxnet", completed.stderr)
+    assert diagnosis is not None
+    assert MXNET_CUDA_PACKAGE in diagnosis.cause

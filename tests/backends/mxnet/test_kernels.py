@@ -50,10 +50,11 @@ print(json.dumps(dict(
 """
 
 
-def load(run_python: RunPython, own: dict[str, str], *variants: str) -> Any:
-    return json.loads(
-        run_python(LOAD.format(own=own, variants=list(variants))).stdout.splitlines()[-1]
-    )
+def load(run_python: RunPython, environment: dict[str, str], *variants: str) -> Any:
+    """Load MXNet in a process of its own, with variables; return what LOAD prints."""
+    code = LOAD.format(own=environment, variants=list(variants))
+    *_, last_line = run_python(code).stdout.splitlines()
+    return json.loads(last_line)
 
 
 @pytest.mark.long
@@ -61,10 +62,15 @@ def test_what_the_user_has_set_is_kept(
     require: Callable[[str], None], run_python: RunPython
 ) -> None:
     require("mxnet")
-    found = load(run_python, {CORE_TYPE: "Prescott"})
-    assert (found["setting"], found["taken"], found["left"]) == ("Prescott", "Prescott", "Prescott")
+    loaded = load(run_python, {CORE_TYPE: "Prescott"})
+    assert loaded["setting"] == "Prescott"
+    assert loaded["taken"] == "Prescott"
+    assert loaded["left"] == "Prescott"
     # It is measured with one thread, and afterwards each worker has its own number again.
-    assert found["threads"] == [[2], [1], [2]]
+    before, during, after = loaded["threads"]
+    assert before == [2]
+    assert during == [1]
+    assert after == [2]
 
 
 @pytest.mark.long
@@ -73,21 +79,30 @@ def test_kernels_below_the_processor_s_are_replaced_unless_they_are_wanted_as_sh
 ) -> None:
     require("mxnet")
     mended, shipped = load(run_python, {}), load(run_python, {}, "blas-as-shipped")
-    assert shipped["setting"] is shipped["left"] is mended["left"] is None
-    assert mended["setting"] == better_core_type(shipped["taken"], processor_flags())
-    assert mended["taken"] == (mended["setting"] or shipped["taken"])
+    # No variable is left behind.
+    assert mended["left"] is None
+    assert shipped["left"] is None
+    assert shipped["setting"] is None
+    better = better_core_type(shipped["taken"], processor_flags())
+    assert mended["setting"] == better
+    assert mended["taken"] == (better or shipped["taken"])
 
 
-@pytest.mark.parametrize("own", [None, "Prescott", "Haswell", ""])
-@pytest.mark.parametrize("taken", [None, "Prescott", "Haswell"])
+@pytest.mark.parametrize("set_by_user", [None, "Prescott", "Haswell", ""])
+@pytest.mark.parametrize("own_choice", [None, "Prescott", "Haswell"])
 @pytest.mark.parametrize("as_shipped", [False, True])
 def test_only_a_choice_of_the_library_s_own_is_changed(
-    monkeypatch: pytest.MonkeyPatch, own: str | None, taken: str | None, as_shipped: bool
+    monkeypatch: pytest.MonkeyPatch,
+    set_by_user: str | None,
+    own_choice: str | None,
+    as_shipped: bool,
 ) -> None:
     monkeypatch.delenv(CORE_TYPE, raising=False)
-    if own is not None:
-        monkeypatch.setenv(CORE_TYPE, own)
+    if set_by_user is not None:
+        monkeypatch.setenv(CORE_TYPE, set_by_user)
+    # The processor can do what Haswell's kernels need, and Prescott's do not use.
     monkeypatch.setattr(kernels, "processor_flags", lambda: frozenset({"avx2", "fma"}))
-    monkeypatch.setattr(kernels, "_own_core_type", lambda: taken)
-    changed = own is None and taken == "Prescott" and not as_shipped
-    assert kernels.core_type_to_set(as_shipped) == ("Haswell" if changed else own)
+    monkeypatch.setattr(kernels, "_own_core_type", lambda: own_choice)
+    is_changed = set_by_user is None and own_choice == "Prescott" and not as_shipped
+    expected = "Haswell" if is_changed else set_by_user
+    assert kernels.core_type_to_set(as_shipped) == expected

@@ -20,22 +20,24 @@ from tests.backends.profiling.work import see
 from tests.conftest import THREADS
 
 
-def ran(name: str, start: int, *, row: int = 0, thread: int = 7, duration: int = 1) -> Slice:
+def operator(name: str, start: int, *, row: int = 0, thread: int = 7, duration: int = 1) -> Slice:
+    """Make an operator's slice on a thread, in the row of a device."""
     return Slice(name, "operator", row, thread, start, start + duration)
 
 
 def timeline_of(*slices: Slice, labels: str) -> Timeline:
-    """Read a trace whose rows have these labels."""
-    return profiler.timeline_of(Trace(slices, dict(enumerate(labels.split(", ")))))
+    """Read a trace whose rows have these labels, which are separated by commas."""
+    label_of_row = dict(enumerate(labels.split(", ")))
+    return profiler.timeline_of(Trace(slices, label_of_row))
 
 
-def test_an_operator_that_another_one_runs_is_a_part_of_it() -> None:
-    outer, inner, after = ran("Convolution", 0, duration=3), ran("Reorder", 0), ran("Reorder", 3)
-    for first, second in ((outer, inner), (inner, outer)):
-        assert [span.name for span in timeline_of(first, second, after, labels="cpu/0").spans] == [
-            "conv2d",
-            "Reorder",
-        ]
+@pytest.mark.parametrize("inner_comes_first", [False, True])
+def test_an_operator_that_another_one_runs_is_a_part_of_it(inner_comes_first: bool) -> None:
+    outer, inner = operator("Convolution", 0, duration=3), operator("Reorder", 0)
+    behind = operator("Reorder", 3)
+    slices = (inner, outer, behind) if inner_comes_first else (outer, inner, behind)
+    timeline = timeline_of(*slices, labels="cpu/0")
+    assert [span.name for span in timeline.spans] == ["conv2d", "Reorder"]
 
 
 @pytest.mark.parametrize(
@@ -53,44 +55,48 @@ def test_an_operator_that_another_one_runs_is_a_part_of_it() -> None:
 def test_mxnet_s_rows_are_given_their_devices_whatever_their_labels(
     labels: str, devices: list[str]
 ) -> None:
-    slices = (ran("_np_dot", 2 * row, row=row) for row in range(len(devices)))
-    assert [span.device for span in timeline_of(*slices, labels=labels).spans] == devices
+    one_operator_a_row = [operator("_np_dot", 2 * row, row=row) for row in range(len(devices))]
+    timeline = timeline_of(*one_operator_a_row, labels=labels)
+    assert [span.device for span in timeline.spans] == devices
 
 
 def test_an_own_program_s_work_on_cpu_0_is_work() -> None:
-    found = timeline_of(ran("dot", 0), ran("WaitForVar", 1), labels="cpu/0")
-    assert [(span.device, span.queue, span.kind) for span in found.spans] == [
-        ("cpu:0", "compute", "compute"),
-        ("host", "waits", "host"),
-    ]
+    timeline = timeline_of(operator("dot", 0), operator("WaitForVar", 1), labels="cpu/0")
+    product, wait = timeline.spans
+    assert (product.device, product.queue, product.kind) == ("cpu:0", "compute", "compute")
+    assert (wait.device, wait.queue, wait.kind) == ("host", "waits", "host")
 
 
 def test_threads_that_only_copy_are_queues_for_copies() -> None:
-    copies = ran("CopyGPU2CPU", 1, thread=8), ran("CopyCPU2GPU", 2, thread=9), ran("_copyto", 3)
-    found = timeline_of(ran("dot", 0), *copies, labels="gpu/0")
-    assert [(span.queue, span.kind) for span in found.spans] == [
+    timeline = timeline_of(
+        operator("dot", 0, thread=7),
+        operator("CopyGPU2CPU", 1, thread=8),
+        operator("CopyCPU2GPU", 2, thread=9),
+        operator("_copyto", 3, thread=7),
+        labels="gpu/0",
+    )
+    assert [(span.queue, span.kind) for span in timeline.spans] == [
         ("compute", "compute"),
         ("copy", "copy"),
         ("copy 2", "copy"),
         # A copy that holds up computation stands where it does.
         ("compute", "copy"),
     ]
-    assert found.unlinked == 4
-    assert "4 of 4 operations on devices are linked to no launch" in found.notes[-1]
+    assert timeline.unlinked == 4
+    assert "4 of 4 operations on devices are linked to no launch" in timeline.notes[-1]
 
 
-@pytest.mark.parametrize("devices", [1, 2, 3, 4, 9])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
 def test_a_device_that_would_abort_mxnet_s_profiler_is_refused_in_one_line(
-    devices: int, monkeypatch: pytest.MonkeyPatch
+    count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiler, "core_numbers", lambda: [0, 1])
-    monkeypatch.setitem(
-        sys.modules, "mxnet", SimpleNamespace(context=SimpleNamespace(num_gpus=lambda: 0))
-    )
-    backend: Any = SimpleNamespace(
-        name="mxnet", devices=[Device("cpu", number + 1) for number in range(devices)]
-    )
-    if devices <= 3:
+    mxnet = SimpleNamespace(context=SimpleNamespace(num_gpus=lambda: 0))
+    monkeypatch.setitem(sys.modules, "mxnet", mxnet)
+    devices = [Device("cpu", number) for number in range(1, count + 1)]
+    backend: Any = SimpleNamespace(name="mxnet", devices=devices)
+    # On two cores MXNet has rows up to cpu:3.
+    if count <= 3:
         check_profiler(backend)
         return
     with pytest.raises(
@@ -108,17 +114,21 @@ def test_a_unit_is_one_entry_of_a_queue_with_all_of_its_operations(
 ) -> None:
     require("mxnet")
     backend = backends.load("mxnet", 3, "cpu", engine, THREADS)
-    calls = []
+    calls_from_python = []
 
     def multiply(x: Array) -> Array:
-        calls.append(x)
+        calls_from_python.append(x)
         return tuple(backend.ops.matmul(x, x) for _ in range(PRODUCTS))
 
     unit = backend.ops.as_unit(multiply)
     x = backend.asarray(np.ones((5, 5), dtype=np.float32), backend.devices[0])
     backend.wait(backend.launch(unit, x))
-    seen = see(backend, tmp_path / "trace.json", unit=lambda: backend.launch(unit, x))
-    assert len(calls) == 1
-    names = [span.name for span in seen.spans if span.device != "host"]
-    # The synchronous engine names the operators.
-    assert names == (["bulk of operators"] if engine == "async" else ["matmul"] * PRODUCTS)
+    timeline = see(backend, tmp_path / "trace.json", unit=lambda: backend.launch(unit, x))
+
+    assert len(calls_from_python) == 1
+    names = [span.name for span in timeline.spans if span.device != "host"]
+    if engine == "async":
+        assert names == ["bulk of operators"]
+    else:
+        # The synchronous engine names the operators.
+        assert names == ["matmul"] * PRODUCTS

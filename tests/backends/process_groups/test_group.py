@@ -37,18 +37,22 @@ LONG = np.random.default_rng(0).bytes(3 * 2**16 + 5)
 @given(CONTENTS)
 def test_all_get_what_each_one_said_and_what_rank_0_said(contents: list[bytes]) -> None:
     def program(group: Group) -> tuple[tuple[bytes, ...], bytes]:
-        return gather(group, contents[group.rank]), broadcast(group, contents[group.rank])
+        own_content = contents[group.rank]
+        return gather(group, own_content), broadcast(group, own_content)
 
-    assert together(len(contents), program) == [(tuple(contents), contents[0])] * len(contents)
+    for gathered, broadcast_content in together(len(contents), program):
+        assert gathered == tuple(contents)
+        assert broadcast_content == contents[0]
 
 
 def test_a_barrier_waits_for_all() -> None:
-    came: list[int] = []
+    ranks_that_came: list[int] = []
 
     def program(group: Group) -> int:
-        came.append(group.rank)
+        """Return how many ranks had come when the barrier let this one go on."""
+        ranks_that_came.append(group.rank)
         barrier(group)
-        return len(came)
+        return len(ranks_that_came)
 
     assert together(3, program) == [3, 3, 3]
 
@@ -56,8 +60,9 @@ def test_a_barrier_waits_for_all() -> None:
 def test_all_ranks_get_the_same_message() -> None:
     def program(group: Group) -> str:
         agree(group, {"batch_size": 256, "versions": ["1", "2"]})
+        batch_size = 128 if group.rank == 1 else 256
         with pytest.raises(DisagreementError) as raised:
-            agree(group, {"batch_size": 128 if group.rank == 1 else 256, "seed": 0})
+            agree(group, {"batch_size": batch_size, "seed": 0})
         return str(raised.value)
 
     message = (

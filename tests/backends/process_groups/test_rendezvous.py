@@ -3,6 +3,7 @@ this machine's.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -28,19 +29,21 @@ PS_LITE = variables(
     "DMLC_ROLE=worker DMLC_NUM_WORKER=4 DMLC_NUM_SERVER=2 DMLC_PS_ROOT_URI=10.0.0.2 "
     "DMLC_PS_ROOT_PORT=9000"
 )
-SERVER, SCHEDULER = (PS_LITE | {"DMLC_ROLE": role} for role in ("server", "scheduler"))
+SERVER = PS_LITE | {"DMLC_ROLE": "server"}
+SCHEDULER = PS_LITE | {"DMLC_ROLE": "scheduler"}
+OPEN_MPI_S_NAMES = [name for name in MPIRUN if name.startswith("OMPI")]
 BY_TORCHRUN = Rendezvous(3, 4, 1, 2, "10.0.0.1", 29500, TIMEOUT)
 BY_PS_LITE = Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT)
 
 
 @pytest.mark.parametrize(
-    ("environment", "found"),
+    ("environment", "expected"),
     [
         ({"PATH": "/bin", "MASTER_ADDR": "10.0.0.1"}, None),
         (TORCHRUN, BY_TORCHRUN),
         (MPIRUN, BY_TORCHRUN),
         # A job of torchrun's or of ours within one of mpirun's is itself.
-        (TORCHRUN | {name: "9" for name in MPIRUN if name.startswith("OMPI")}, BY_TORCHRUN),
+        (TORCHRUN | dict.fromkeys(OPEN_MPI_S_NAMES, "9"), BY_TORCHRUN),
         # ps-lite's scheduler numbers the ranks, unless we do.
         (PS_LITE, BY_PS_LITE),
         (PS_LITE | MPIRUN, BY_PS_LITE),
@@ -50,44 +53,58 @@ BY_PS_LITE = Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT)
     ],
 )
 def test_the_variables_of_each_launcher_are_read(
-    environment: dict[str, str], found: Rendezvous | None
+    environment: dict[str, str], expected: Rendezvous | None
 ) -> None:
-    assert rendezvous(environment) == found
+    assert rendezvous(environment) == expected
 
 
-REFUSED: list[tuple[Mapping[str, str], str, str | None, str]] = [
-    # Environments with a variable of another value, or without the variable if that is None, and
-    # the message that names it.
-    *((TORCHRUN, "RANK", value, "RANK") for value in ("4", "-1", "²", None)),
-    *((TORCHRUN, "WORLD_SIZE", value, "WORLD_SIZE") for value in ("", "0", None)),
-    *((TORCHRUN, "MASTER_ADDR", value, "MASTER_ADDR") for value in ("", None)),
-    *((TORCHRUN, "MASTER_PORT", value, "MASTER_PORT") for value in ("0", "65536", "http", None)),
-    (TORCHRUN, "LOCAL_RANK", "2", "LOCAL_RANK"),
-    *(
-        (TORCHRUN, "PARALLEL_CORE_TIMEOUT", value, "PARALLEL_CORE_TIMEOUT")
-        for value in ("soon", "nan", "-1")
-    ),
-    *(
-        (TORCHRUN | PS_LITE, "DMLC_ROLE", role, f"DMLC_ROLE={role} and RANK")
-        for role in ("server", "scheduler")
-    ),
-    *((MPIRUN, name, None, "is not set") for name in MPIRUN if name != "OMPI_COMM_WORLD_RANK"),
-    (PS_LITE, "DMLC_ROLE", "master", "master"),
-    (PS_LITE, "DMLC_NUM_SERVER", "0", "SERVER"),
-    *((job, name, None, name) for job in (PS_LITE, SERVER, SCHEDULER) for name in PS_LITE),
+class Refused(NamedTuple):
+    """An environment in which a variable has another value, or is missing if that is None."""
+
+    environment: Mapping[str, str]
+    name: str
+    value: str | None
+    message: str
+
+
+def refused(environment: Mapping[str, str], name: str, *values: str | None) -> list[Refused]:
+    """Make a case of each value of a variable, with messages that name it."""
+    return [Refused(environment, name, value, name) for value in values]
+
+
+def refused_without(job: Mapping[str, str], *names: str) -> list[Refused]:
+    """Make a case of each variable that a job lacks, with messages that name it."""
+    return [Refused(job, name, None, name) for name in names]
+
+
+TWO_LAUNCHERS = TORCHRUN | PS_LITE
+MPIRUN_BESIDE_RANK = [name for name in MPIRUN if name != "OMPI_COMM_WORLD_RANK"]
+REFUSED: list[Refused] = [
+    *refused(TORCHRUN, "RANK", "4", "-1", "²", None),
+    *refused(TORCHRUN, "WORLD_SIZE", "", "0", None),
+    *refused(TORCHRUN, "MASTER_ADDR", "", None),
+    *refused(TORCHRUN, "MASTER_PORT", "0", "65536", "http", None),
+    *refused(TORCHRUN, "LOCAL_RANK", "2"),
+    *refused(TORCHRUN, "PARALLEL_CORE_TIMEOUT", "soon", "nan", "-1"),
+    Refused(TWO_LAUNCHERS, "DMLC_ROLE", "server", "DMLC_ROLE=server and RANK"),
+    Refused(TWO_LAUNCHERS, "DMLC_ROLE", "scheduler", "DMLC_ROLE=scheduler and RANK"),
+    *(Refused(MPIRUN, name, None, "is not set") for name in MPIRUN_BESIDE_RANK),
+    Refused(PS_LITE, "DMLC_ROLE", "master", "master"),
+    Refused(PS_LITE, "DMLC_NUM_SERVER", "0", "SERVER"),
+    *refused_without(PS_LITE, *PS_LITE),
+    *refused_without(SERVER, *SERVER),
+    *refused_without(SCHEDULER, *SCHEDULER),
 ]
 
 
-@pytest.mark.parametrize(("environment", "name", "value", "message"), REFUSED)
-def test_half_a_job_and_what_cannot_be_are_refused_by_name(
-    environment: dict[str, str], name: str, value: str | None, message: str
-) -> None:
-    changed_environment = dict(environment)
-    if value is None:
-        del changed_environment[name]
+@pytest.mark.parametrize("case", REFUSED)
+def test_half_a_job_and_what_cannot_be_are_refused_by_name(case: Refused) -> None:
+    changed_environment = dict(case.environment)
+    if case.value is None:
+        del changed_environment[case.name]
     else:
-        changed_environment[name] = value
-    with pytest.raises(BackendError, match=message):
+        changed_environment[case.name] = case.value
+    with pytest.raises(BackendError, match=case.message):
         rendezvous(changed_environment)
 
 

@@ -19,7 +19,7 @@ Returned = TypeVar("Returned")
 
 @final
 class ThreadGroup:
-    """One of the threads that `together` starts; `sum_up` adds up an array of each."""
+    """A group, as one of its threads sees it. `sum_up(rank, x)` adds up an array of each thread."""
 
     transport = "threads"
 
@@ -46,17 +46,22 @@ class ThreadGroup:
 
 
 def together(size: int, program: Callable[[Group], Returned]) -> list[Returned]:
-    """Run a program in each process of a group; return what they returned, by rank."""
-    all_here = threading.Barrier(size, timeout=60)
-    arrays: dict[int, np.ndarray] = {}
+    """Run a program in a thread for each rank of a group; return what they returned, by rank."""
+    barrier = threading.Barrier(size, timeout=60)
+    array_of_rank: dict[int, np.ndarray] = {}
 
     def sum_up(rank: int, x: np.ndarray) -> np.ndarray:
-        arrays[rank] = x
-        all_here.wait()
-        assert len({array.shape for array in arrays.values()}) == 1
-        total = np.sum(list(arrays.values()), axis=0, dtype=x.dtype)
-        all_here.wait()
+        array_of_rank[rank] = x
+        barrier.wait()
+        arrays = list(array_of_rank.values())
+        assert len({array.shape for array in arrays}) == 1
+        total = np.sum(arrays, axis=0, dtype=x.dtype)
+        # Nobody replaces an array before all have summed.
+        barrier.wait()
         return total
 
+    def run(rank: int) -> Returned:
+        return program(ThreadGroup(rank, size, sum_up))
+
     with ThreadPoolExecutor(size) as threads:
-        return list(threads.map(lambda rank: program(ThreadGroup(rank, size, sum_up)), range(size)))
+        return list(threads.map(run, range(size)))

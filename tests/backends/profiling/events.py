@@ -18,6 +18,7 @@ def ns(seconds: float) -> int:
 
 
 def complete(name: str = "op", start: float = 0, duration: float = 5, **more: Any) -> Event:
+    """Make an event that is a whole slice; times are in microseconds, and `more` comes last."""
     return {
         "ph": "X",
         "name": name,
@@ -30,10 +31,11 @@ def complete(name: str = "op", start: float = 0, duration: float = 5, **more: An
     }
 
 
-def one(phase: str, name: str, time: float, **more: Any) -> Event:
+def event_of(phase: str, name: str, time: float, **more: Any) -> Event:
+    """Make an event of a phase, such as "B" for a begin, at a time in microseconds."""
     return {"ph": phase, "name": name, "cat": "operator", "pid": 1, "tid": HASH, "ts": time, **more}
 
 
 def spans(trace: Trace) -> list[tuple[str, float, float]]:
     """Return the names of slices and their times in microseconds."""
-    return [(found.name, found.start / 1000, found.end / 1000) for found in trace.slices]
+    return [(span.name, span.start / 1000, span.end / 1000) for span in trace.slices]

@@ -32,26 +32,38 @@ TIMELINE = Timeline(
 
 times = st.integers(0, 10**10)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-spans = st.builds(
-    lambda start, length, *names: Span(*names[:4], start, start + length, *names[4:]),
-    times,
-    times,
-    names,
-    st.sampled_from(get_args(SpanKind)),
-    st.sampled_from(("host", "cpu:1", "cpu:2", "cpu:10", "cases")),
-    st.sampled_from(("compute", "copy 2")),
-    st.none() | times,
-    names,
-)
-windows = st.builds(
-    lambda name, start, length: Window(name, start, start + length), names, times, times
-)
+
+
+def drawn_span(draw: st.DrawFn) -> Span:
+    start = draw(times)
+    return Span(
+        name=draw(names),
+        kind=draw(st.sampled_from(get_args(SpanKind))),
+        device=draw(st.sampled_from(("host", "cpu:1", "cpu:2", "cpu:10", "cases"))),
+        queue=draw(st.sampled_from(("compute", "copy 2"))),
+        start=start,
+        end=start + draw(times),
+        launched=draw(st.none() | times),
+        operator=draw(names),
+    )
+
+
+def drawn_window(draw: st.DrawFn) -> Window:
+    start = draw(times)
+    return Window(draw(names), start, start + draw(times))
+
+
+spans = st.composite(drawn_span)()
+windows = st.composite(drawn_window)()
 
 
 def in_order(strategy: st.SearchStrategy[Any], least: int) -> st.SearchStrategy[tuple[Any, ...]]:
-    return st.lists(strategy, min_size=least, max_size=9).map(
-        lambda some: tuple(sorted(some, key=attrgetter("start")))
-    )
+    """Draw tuples of spans or windows, in the order of their start."""
+
+    def sort(drawn: list[Any]) -> tuple[Any, ...]:
+        return tuple(sorted(drawn, key=attrgetter("start")))
+
+    return st.lists(strategy, min_size=least, max_size=9).map(sort)
 
 
 timelines = st.builds(
@@ -65,12 +77,15 @@ timelines = st.builds(
 
 
 def written(timeline: Timeline) -> dict[str, Any]:
-    write_timeline(timeline, stream := BytesIO())
-    found: dict[str, Any] = json.loads(stream.getvalue())
-    return found
+    """Write a timeline, and return the JSON document."""
+    stream = BytesIO()
+    write_timeline(timeline, stream)
+    document: dict[str, Any] = json.loads(stream.getvalue())
+    return document
 
 
 def events(document: dict[str, Any], phase: str) -> list[dict[str, Any]]:
+    """List a document's events of one phase: "X" is a slice, "M" a name, "s" and "f" an arrow."""
     return [event for event in document["traceEvents"] if event["ph"] == phase]
 
 
@@ -81,55 +96,75 @@ def test_what_is_written_is_read_back_and_of_a_file_that_was_cut_off_some_of_it(
     path = tmp_path / "trace.json"
     write_trace_file(timeline, path)
     assert parse_timeline(read_trace(path)) == timeline
-    whole = path.read_bytes()
-    path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))])
+
+    content = path.read_bytes()
+    length = data.draw(st.integers(0, len(content)))
+    path.write_bytes(content[:length])
     try:
-        cut = parse_timeline(read_trace(path))
+        beginning = parse_timeline(read_trace(path))
     except ValueError:
+        # Too little is left.
         return
-    assert cut.spans == timeline.spans[: len(cut.spans)]
-    assert cut.cases == timeline.cases[: len(cut.cases)]
+    assert beginning.spans == timeline.spans[: len(beginning.spans)]
+    assert beginning.cases == timeline.cases[: len(beginning.cases)]
 
 
 def test_a_device_is_a_process_and_a_queue_a_thread_with_the_host_first() -> None:
     document = written(TIMELINE)
     assert document["displayTimeUnit"] == "ms"
-    said = {
-        (one["name"], one["pid"], one["tid"]): next(iter(one["args"].values()))
-        for one in events(document, "M")
-    }
-    devices = {pid: device for (what, pid, _), device in said.items() if what == "process_name"}
-    order = {
-        index: devices[pid]
-        for (what, pid, _), index in said.items()
-        if what == "process_sort_index"
-    }
-    assert [order[index] for index in sorted(order)] == ["cases", "host", "cpu:1", "cpu:2"]
-    threads = {
-        tid: (devices[pid], queue)
-        for (what, pid, tid), queue in said.items()
-        if what == "thread_name"
-    }
-    assert {event["name"]: threads[event["tid"]] for event in events(document, "X")} == {
+    devices: dict[int, str] = {}
+    sort_indices: dict[int, int] = {}
+    process_and_queue_by_thread: dict[int, tuple[int, str]] = {}
+    for event in events(document, "M"):
+        match event["name"]:
+            case "process_name":
+                devices[event["pid"]] = event["args"]["name"]
+            case "process_sort_index":
+                sort_indices[event["pid"]] = event["args"]["sort_index"]
+            case "thread_name":
+                queue = event["args"]["name"]
+                process_and_queue_by_thread[event["tid"]] = (event["pid"], queue)
+
+    processes_in_order = sorted(sort_indices, key=sort_indices.__getitem__)
+    devices_in_order = [devices[process] for process in processes_in_order]
+    assert devices_in_order == ["cases", "host", "cpu:1", "cpu:2"]
+    rows = {}
+    for event in events(document, "X"):
+        process, queue = process_and_queue_by_thread[event["tid"]]
+        assert process == event["pid"]
+        rows[event["name"]] = (devices[process], queue)
+    assert rows == {
         "run": ("cases", "cases"),
         "launch matmul": ("host", "Python"),
         "matmul": ("cpu:1", "compute"),
         "copy": ("cpu:2", "copy"),
     }
-    assert all(threads[event["tid"]][0] == devices[event["pid"]] for event in events(document, "X"))
 
 
 def test_a_span_says_how_long_it_waited_and_an_arrow_leads_to_it_from_its_launch() -> None:
     document = written(TIMELINE)
-    by_name = {event["name"]: event for event in events(document, "X")}
-    product, place = by_name["matmul"], itemgetter("pid", "tid", "ts")
+    slices = {event["name"]: event for event in events(document, "X")}
+    call, product = slices["launch matmul"], slices["matmul"]
     assert product["args"] == {"operator": "dot", "kind": "compute", "waited_us": 5e5}
-    assert (product["ts"], product["dur"]) == (1.5e6, 5e5)
-    (start,), (end,) = events(document, "s"), events(document, "f")
-    assert (start["id"], end["bp"]) == (end["id"], "e")
-    assert (place(start), place(end)) == (place(by_name["launch matmul"]), place(product))
-    assert not events(written(Timeline("ours", (PRODUCT,))), "s")
-    phases = "".join(event["ph"] for event in document["traceEvents"])
+    assert product["ts"] == 1.5e6
+    assert product["dur"] == 5e5
+
+    (arrow_start,) = events(document, "s")
+    (arrow_end,) = events(document, "f")
+    row_and_time = itemgetter("pid", "tid", "ts")
+    assert row_and_time(arrow_start) == row_and_time(call)
+    assert row_and_time(arrow_end) == row_and_time(product)
+    assert arrow_start["id"] == arrow_end["id"]
+    # It ends at the slice that encloses its end.
+    assert arrow_end["bp"] == "e"
+
+
+def test_without_its_launch_a_span_has_no_arrow() -> None:
+    assert events(written(Timeline("ours", (PRODUCT,))), "s") == []
+
+
+def test_arrows_stand_behind_all_slices() -> None:
+    phases = "".join(event["ph"] for event in written(TIMELINE)["traceEvents"])
     assert phases.rindex("X") < phases.index("s")
 
 
@@ -153,7 +188,8 @@ def test_a_file_that_was_changed_is_refused_in_one_line(
 
 
 def test_what_is_counted_in_a_timeline_is_written_with_it() -> None:
-    # NumPy 2 counts in integers of its own.
     counted = count_unlinked(TIMELINE, {"cpu:1", "cpu:2"})
-    assert (counted.unlinked, type(counted.unlinked)) == (1, int)
+    assert counted.unlinked == 1
+    # NumPy 2 counts in integers of its own.
+    assert type(counted.unlinked) is int
     assert written(counted)[OWN_KEY]["unlinked"] == 1

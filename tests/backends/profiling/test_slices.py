@@ -6,33 +6,30 @@ import gzip
 import json
 import tracemalloc
 from contextlib import suppress
-from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 
-import msgspec
-import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import trace_events
-from backends.profiling.chrome_trace import MAX_NANOSECONDS, ends_of, read_trace, times_of
-from backends.profiling.slices import Slice, Slices, Trace
+from backends.profiling.chrome_trace import read_trace
+from backends.profiling.slices import Trace
 from benchmarks.trace_reading import write_events
-from tests.backends.profiling.events import EPOCH, HASH, Event, Read, complete, one, spans
+from tests.backends.profiling.events import EPOCH, HASH, Event, Read, complete, event_of, spans
 
 A, B = json.dumps(complete("a")), json.dumps(complete("b", 9))
 LIST = f"[{A}, {B}]"
+LIST_COMPRESSED = gzip.compress(LIST.encode())
 ENDED = '\n], "displayTimeUnit": "ms"\n}\n'
 FORMS: dict[str, str | bytes] = {
     "an object": f'{{"schemaVersion": 1, "traceEvents": {LIST}, "traceName": "mine"}}',
     "indented": json.dumps({"traceEvents": json.loads(LIST)}, indent=2),
-    "compressed": gzip.compress(LIST.encode()),
+    "compressed": LIST_COMPRESSED,
     "compressed in two parts": gzip.compress(LIST[:50].encode())
     + gzip.compress(LIST[50:].encode()),
-    "compressed, and cut off behind all events": gzip.compress(LIST.encode())[:-8],
-    "compressed, and damaged behind them": gzip.compress(LIST.encode()) + b"garbage",
+    "compressed, and cut off behind all events": LIST_COMPRESSED[:-8],
+    "compressed, and damaged behind them": LIST_COMPRESSED + b"garbage",
     # A second mx.profiler.dump() appends a comma, the events and the end of an object that has no
     # beginning.
     "added to": f'{{"traceEvents": [{A}{ENDED},\n{B}{ENDED}',
@@ -43,44 +40,70 @@ FORMS: dict[str, str | bytes] = {
         for end in ("", "]", ",", ",]", ", \n]\n\n")
     },
 }
+"""Files of the same two events, a and b."""
 
 
-@pytest.mark.parametrize("content", FORMS.values(), ids=FORMS)
-def test_a_trace_is_read_in_whatever_form(read: Read, content: str | bytes) -> None:
-    found = read(content)
-    assert (spans(found), found.problems) == ([("a", 0, 5), ("b", 9, 14)], ())
-    if content is FORMS["an object"]:
-        assert found.properties == {"schemaVersion": 1, "traceName": "mine"}
+@pytest.mark.parametrize("form", FORMS)
+def test_a_trace_is_read_in_whatever_form(read: Read, form: str) -> None:
+    trace = read(FORMS[form])
+    assert spans(trace) == [("a", 0, 5), ("b", 9, 14)]
+    assert trace.problems == ()
+    if form == "an object":
+        assert trace.properties == {"schemaVersion": 1, "traceName": "mine"}
+
+
+SYNCHRONOUS, ASYNCHRONOUS = ("B", "E"), ("b", "e")
 
 
 def test_begins_and_ends_are_matched_by_row_and_asynchronous_ones_by_category_identity_and_name(
     read: Read,
 ) -> None:
-    keys: list[tuple[str, Event]] = [
-        *(("BE", row) for row in ({"pid": 1}, {"pid": 2}, {"tid": 3})),
-        *(("be", key) for key in ({"id": 1}, {"id": "0x2", "tid": 4}, {"id": 1, "cat": "other"})),
-        *(("be", {"id2": {"local": number}}) for number in ("0x1", "0x2")),
+    # Pairs of events, all of one name: the phases of begin and end, and what tells a pair from the
+    # others.
+    pairs: list[tuple[tuple[str, str], Event]] = [
+        (SYNCHRONOUS, {"pid": 1}),
+        (SYNCHRONOUS, {"pid": 2}),
+        (SYNCHRONOUS, {"tid": 3}),
+        (ASYNCHRONOUS, {"id": 1}),
+        (ASYNCHRONOUS, {"id": "0x2", "tid": 4}),
+        (ASYNCHRONOUS, {"id": 1, "cat": "other"}),
+        (ASYNCHRONOUS, {"id2": {"local": "0x1"}}),
+        (ASYNCHRONOUS, {"id2": {"local": "0x2"}}),
     ]
-    begins = [one(phases[0], "op", time, **key) for time, (phases, key) in enumerate(keys)]
-    ends = [one(phases[1], "op", 10 + 2 * time, **key) for time, (phases, key) in enumerate(keys)]
-    found = read([*begins, *ends])
-    assert spans(found) == [("op", time, 10 + 2 * time) for time in range(len(keys))]
-    assert found.slices[4].thread == 4
+    begins, ends, expected = [], [], []
+    for number, ((begin_phase, end_phase), key) in enumerate(pairs):
+        begin_time, end_time = number, 10 + 2 * number
+        begins.append(event_of(begin_phase, "op", begin_time, **key))
+        ends.append(event_of(end_phase, "op", end_time, **key))
+        expected.append(("op", begin_time, end_time))
+    trace = read([*begins, *ends])
+    assert spans(trace) == expected
+    assert trace.slices[4].thread == 4
 
 
 def test_rows_have_names_and_the_last_one_given_counts(read: Read) -> None:
-    named: list[tuple[str, object, Event]] = [
-        *(
-            ("process_name", name, {"pid": pid})
-            for pid, name in ((0, "cpu/0"), (1, "gpu/1"), (1, "cpu/1"))
-        ),
-        *(("thread_name", name, {"pid": 1, "tid": HASH}) for name in ("worker", 7)),
-    ]
-    names = [{"ph": "M", "name": what, **row, "args": {"name": name}} for what, name, row in named]
-    found = read([*names, complete(pid="Spans", tid=2**64 + 5)])
-    assert (found.slices[0].process, found.slices[0].thread) == ("Spans", 2**64 + 5)
-    assert found.processes == {0: "cpu/0", 1: "cpu/1"}
-    assert found.threads == {(1, HASH): "worker"}
+    def name_of_process(pid: int, name: str) -> Event:
+        return {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+
+    def name_of_thread(name: object) -> Event:
+        return {"ph": "M", "name": "thread_name", "pid": 1, "tid": HASH, "args": {"name": name}}
+
+    trace = read(
+        [
+            name_of_process(0, "cpu/0"),
+            name_of_process(1, "gpu/1"),
+            name_of_process(1, "cpu/1"),
+            name_of_thread("worker"),
+            # No text, so no name.
+            name_of_thread(7),
+            complete(pid="Spans", tid=2**64 + 5),
+        ]
+    )
+    assert trace.processes == {0: "cpu/0", 1: "cpu/1"}
+    assert trace.threads == {(1, HASH): "worker"}
+    (span,) = trace.slices
+    assert span.process == "Spans"
+    assert span.thread == 2**64 + 5
 
 
 def test_other_phases_are_no_slices(read: Read) -> None:
@@ -88,32 +111,42 @@ def test_other_phases_are_no_slices(read: Read) -> None:
         {"ph": phase, "name": "x", "ts": 1, "pid": 1, "tid": 1, "id": 1.5, "s": "g"}
         for phase in "CisftnNOD"
     ]
-    found = read([*others, complete(), {"name": "no phase"}])
-    assert spans(found) == [("op", 0, 5)]
-    assert found.problems == ()
+    trace = read([*others, complete(), {"name": "no phase"}])
+    assert spans(trace) == [("op", 0, 5)]
+    assert trace.problems == ()
 
 
 def test_slices_are_in_the_order_of_their_start_and_of_the_file_with_their_arguments(
     read: Read,
 ) -> None:
-    given = {
+    many_arguments = {
         "External id": 5,
         "stream": 7,
         "name": "é",
         "Input Dims": [[1, 2], []],
         "inner": {"x": None},
     }
-    given_ones = (9, {"args": given}), (1, {}), (1, {"args": {"a": 1}}), (2, {"args": "none"})
-    events = [
-        complete(str(place), start, cat="kernel", **more)
-        for place, (start, more) in enumerate(given_ones)
+    trace = read(
+        [
+            complete("the last", 9, cat="kernel", args=many_arguments),
+            complete("the first", 1, cat="kernel"),
+            complete("as early", 1, cat="kernel", args={"a": 1}),
+            complete("the third", 2, cat="kernel", args="none"),
+            event_of("i", "mark", 0),
+        ]
+    )
+    # Times begin with the earliest slice.
+    assert spans(trace) == [
+        ("the first", 0, 5),
+        ("as early", 0, 5),
+        ("the third", 1, 6),
+        ("the last", 8, 13),
     ]
-    found = read([*events, one("i", "mark", 0)])
-    assert spans(found) == [("1", 0, 5), ("2", 0, 5), ("3", 1, 6), ("0", 8, 13)]
-    assert [dict(one.args) for one in found.slices] == [{}, {"a": 1}, {}, given]
+    arguments_of_slices = [dict(span.args) for span in trace.slices]
+    assert arguments_of_slices == [{}, {"a": 1}, {}, many_arguments]
 
 
-rows = st.sampled_from([1, 2, HASH, "Spans"])
+process_and_thread_ids = st.sampled_from([1, 2, HASH, "Spans"])
 names = st.sampled_from(["op", "copy", 'a "name"', "}, {", "é\\", ""])
 arguments = st.dictionaries(
     names, st.integers() | st.lists(st.fixed_dictionaries({"a": names}), max_size=3), max_size=2
@@ -122,40 +155,46 @@ arguments = st.dictionaries(
 
 @st.composite
 def event_lists(draw: st.DrawFn) -> list[Event]:
-    base = draw(st.sampled_from([0, EPOCH, EPOCH / 1000]))
-    events = []
-    for place in range(draw(st.integers(1, 10))):
+    """Draw up to ten events of all kinds behind a slice that is the earliest one."""
+    earliest = draw(st.sampled_from([0, EPOCH, EPOCH / 1000]))
+    events = [complete("the earliest", earliest)]
+    for number in range(draw(st.integers(1, 10))):
         phase = draw(st.sampled_from(["X", "X", "B", "E", "b", "e", "C", "M"]))
-        time = base + place * 10 + draw(st.integers(0, 5))
-        event = one(
+        event = event_of(
             phase,
             draw(names),
-            time,
-            pid=draw(rows),
-            tid=draw(rows),
-            id=draw(rows),
+            earliest + number * 10 + draw(st.integers(0, 5)),
+            pid=draw(process_and_thread_ids),
+            tid=draw(process_and_thread_ids),
+            id=draw(process_and_thread_ids),
             args=draw(arguments),
         )
-        events.append({**event, "dur": draw(st.floats(0, 100))} if phase == "X" else event)
-    return [complete("the earliest", base), *events]
+        if phase == "X":
+            event["dur"] = draw(st.floats(0, 100))
+        events.append(event)
+    return events
 
 
 def in_an_object(events: list[Event]) -> Event:
+    """Return a trace's document with other properties before and behind its events."""
     return {"number": 1234567, "devices": [{"a": 1}], "traceEvents": events, "last": {"b": "}, {"}}
 
 
-documents = st.builds(
-    lambda events, form, indent: json.dumps(
-        form(events), indent=indent, ensure_ascii=False
-    ).encode(),
-    event_lists(),
-    st.sampled_from([list, in_an_object]),
-    st.sampled_from([None, 1]),
-)
+@st.composite
+def drawn_documents(draw: st.DrawFn) -> bytes:
+    """Draw a trace: a list of events or an object with one, in one line or in many."""
+    events = draw(event_lists())
+    document = draw(st.sampled_from([events, in_an_object(events)]))
+    indent = draw(st.sampled_from([None, 1]))
+    return json.dumps(document, indent=indent, ensure_ascii=False).encode()
+
+
+documents = drawn_documents()
 
 
 def comparable(trace: Trace) -> list[tuple[object, ...]]:
-    return [(*found[:-1], dict(found.args)) for found in trace.slices]
+    """Return the slices as tuples, with their arguments decoded."""
+    return [(*span[:-1], dict(span.args)) for span in trace.slices]
 
 
 @given(documents, st.booleans(), st.data())
@@ -165,14 +204,19 @@ def test_a_file_that_was_cut_anywhere_gives_some_of_its_slices(
     path = tmp_path / "trace.json"
     content = gzip.compress(document) if compressed else document
     path.write_bytes(content)
-    whole = comparable(read_trace(path))
-    path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+    slices_of_whole = comparable(read_trace(path))
+
+    length = data.draw(st.integers(0, len(content) - 1))
+    path.write_bytes(content[:length])
     try:
-        found = comparable(read_trace(path))
+        slices_of_beginning = comparable(read_trace(path))
     except ValueError:
         return
-    left = iter(whole)
-    assert all(any(one == other for other in left) for one in found)
+    # They are a part of all slices, in the same order.
+    position = 0
+    for span in slices_of_beginning:
+        assert span in slices_of_whole[position:]
+        position = slices_of_whole.index(span, position) + 1
 
 
 @given(
@@ -186,13 +230,14 @@ def test_blocks_do_not_matter(
 ) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(gzip.compress(document) if compressed else document)
-    expected = read_trace(path)
+    in_one_block = read_trace(path)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(trace_events, "BLOCK_BYTES", block)
         patched.setattr(trace_events, "MAX_EVENT_CHARACTERS", 10_000 + largest)
-        found = read_trace(path)
-    assert comparable(found) == comparable(expected)
-    assert (found.problems, found.properties) == (expected.problems, expected.properties)
+        in_blocks = read_trace(path)
+    assert comparable(in_blocks) == comparable(in_one_block)
+    assert in_blocks.problems == in_one_block.problems
+    assert in_blocks.properties == in_one_block.properties
 
 
 @given(
@@ -212,34 +257,40 @@ def test_no_bytes_are_more_than_refused(tmp_path: Path, garbage: bytes, beginnin
 def test_nested_begins_and_ends_are_complete_events_in_other_words(
     tmp_path: Path, data: st.DataObject
 ) -> None:
-    path = tmp_path / "trace.json"
-    expected: list[tuple[str, int, int]] = []
-    open_since: list[int] = []
+    # At each time a slice begins, or the innermost open one ends. A slice's name is its start; an
+    # end says the name or none.
     events: list[Event] = []
-    begin = data.draw(st.sampled_from([0, EPOCH]))
-    for time in range(begin, begin + data.draw(st.integers(2, 20))):
-        if open_since and data.draw(st.booleans()):
-            start = open_since.pop()
-            events.append(one("E", data.draw(st.sampled_from([str(start), ""])), time))
-            expected.append((str(start), start, time))
+    starts_of_open: list[int] = []
+    start_and_end: list[tuple[int, int]] = []
+    first_time = data.draw(st.sampled_from([0, EPOCH]))
+    for time in range(first_time, first_time + data.draw(st.integers(2, 20))):
+        ends_one = bool(starts_of_open) and data.draw(st.booleans())
+        if ends_one:
+            start = starts_of_open.pop()
+            name_of_end = data.draw(st.sampled_from([str(start), ""]))
+            events.append(event_of("E", name_of_end, time))
+            start_and_end.append((start, time))
         else:
-            open_since.append(time)
-            events.append(one("B", str(time), time))
+            starts_of_open.append(time)
+            events.append(event_of("B", str(time), time))
+    path = tmp_path / "trace.json"
     path.write_text(json.dumps(events))
+
     try:
-        found = read_trace(path)
+        trace = read_trace(path)
     except ValueError:
-        assert not expected
+        assert start_and_end == []
         return
-    first = min(start for _, start, _ in expected)
-    assert sorted(spans(found)) == sorted(
-        (name, start - first, end - first) for name, start, end in expected
-    )
-    assert len(found.problems) == bool(open_since)
+
+    # Times begin with the earliest slice.
+    earliest = min(start for start, _ in start_and_end)
+    expected = [(str(start), start - earliest, end - earliest) for start, end in start_and_end]
+    assert sorted(spans(trace)) == sorted(expected)
+    assert len(trace.problems) == (1 if starts_of_open else 0)
 
 
 @pytest.mark.parametrize(
-    ("form", "slices", "last", "start"),
+    ("form", "count", "name_of_last", "start_of_last_us"),
     [
         ("torch", 50_000, "aten::operator_49", 7 * 49_999),
         ("mxnet", 25_000, "operator_49", 7 * 49_998),
@@ -247,7 +298,7 @@ def test_nested_begins_and_ends_are_complete_events_in_other_words(
     ],
 )
 def test_a_long_file_is_read_in_little_memory(
-    tmp_path: Path, form: str, slices: int, last: str, start: int
+    tmp_path: Path, form: str, count: int, name_of_last: str, start_of_last_us: int
 ) -> None:
     path = tmp_path / "trace.json"
     with path.open("wb") as stream:
@@ -255,137 +306,13 @@ def test_a_long_file_is_read_in_little_memory(
     tracemalloc.start()
     try:
         trace = read_trace(path)
-        _, peak = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    found = trace.slices[-1]
-    assert (len(trace.slices), found.name, found.start // 1000, trace.problems) == (
-        slices,
-        last,
-        start,
-        (),
-    )
+    assert len(trace.slices) == count
+    last = trace.slices[-1]
+    assert last.name == name_of_last
+    assert last.start // 1000 == start_of_last_us
+    assert trace.problems == ()
     # In objects, the events would take as much again.
-    assert peak < 15e6
-
-
-plain = st.from_regex(r"(0|[1-9][0-9]{0,15})(\.[0-9]{1,6})?", fullmatch=True)
-numbers = (
-    plain
-    | st.integers(-(10**20), 10**20).map(str)
-    | st.floats(-1e20, 1e20, allow_nan=False).map(
-        lambda number: msgspec.json.encode(number).decode()
-    )
-    | st.sampled_from(
-        [
-            "0",
-            "-0.0",
-            "1e3",
-            "2.5E-4",
-            "9223372036854775.807",
-            "9000000000000000.000",
-            "4611686018427387.903",
-        ]
-    )
-)
-no_numbers = st.sampled_from(["null", '"soon"', "[1, 2]", "{}", "true", ""])
-
-
-def raw(texts: list[str]) -> list[msgspec.Raw]:
-    return [msgspec.Raw(text.encode()) for text in texts]
-
-
-def exact(text: str) -> Fraction | None:
-    """Return a time in nanoseconds, unrounded; None if it is no possible one."""
-    try:
-        number = Fraction(Decimal(text)) * 1000
-    except ArithmeticError:
-        return None
-    return number if -MAX_NANOSECONDS < number < MAX_NANOSECONDS else None
-
-
-@given(st.lists(plain, max_size=8) | st.lists(plain | numbers | no_numbers, max_size=8))
-def test_every_time_is_its_number_rounded_once(texts: list[str]) -> None:
-    found = times_of(raw(texts))
-    for text, nanoseconds, possible, whole in zip(
-        texts, *(column.tolist() for column in found), strict=True
-    ):
-        expected = exact(text)
-        assert possible == (expected is not None)
-        if expected is not None:
-            assert nanoseconds == round(expected)
-            assert whole == (expected.denominator == 1)
-
-
-@example([("0.0006", "0.0006")])
-@given(
-    st.lists(st.tuples(plain, plain), max_size=6)
-    | st.lists(st.tuples(numbers, numbers | no_numbers), max_size=6)
-)
-def test_every_end_is_the_sum_rounded_once(events: list[tuple[str, str]]) -> None:
-    begins, durations = (raw([event[place] for event in events]) for place in (0, 1))
-    found = ends_of(times_of(begins), begins, durations)
-    for (begin, duration), end, possible in zip(
-        events, found.nanoseconds.tolist(), found.is_possible.tolist(), strict=True
-    ):
-        start, length = exact(begin), exact(duration)
-        if start is None or length is None or length <= -1 or start + length >= MAX_NANOSECONDS - 1:
-            assert not possible or start + length < MAX_NANOSECONDS
-        elif length >= 0:
-            assert possible
-            assert end == round(start + length)
-
-
-def test_a_number_that_no_calculation_can_hold_is_impossible() -> None:
-    assert times_of(raw(["1e9999999", "-1e9999999"])).is_possible.tolist() == [False, False]
-
-
-arguments_of_slices = st.fixed_dictionaries(
-    {},
-    optional=dict.fromkeys(
-        ("stream", "device", "External id"), st.integers() | st.text(max_size=3) | st.none()
-    ),
-)
-slices = st.builds(
-    Slice,
-    names,
-    st.sampled_from(["kernel", "cpu_op"]),
-    rows,
-    rows,
-    st.integers(0, 10**18),
-    st.integers(0, 10**18),
-    arguments_of_slices.map(lambda args: json.dumps(args).encode())
-    | st.sampled_from([b"", b'"none"', b'{"stream": NaN}', b"[1]"]),
-)
-
-
-@given(st.lists(slices, max_size=8), st.data())
-def test_columns_hold_the_slices(given_ones: list[Slice], data: st.DataObject) -> None:
-    columns = Slices.of(given_ones)
-    assert list(columns) == given_ones
-    assert [columns[place] for place in range(len(columns))] == given_ones
-    assert columns == given_ones == Slices.of(columns)
-    places = (
-        data.draw(st.lists(st.integers(0, len(given_ones) - 1), unique=True)) if given_ones else []
-    )
-    assert list(columns.select(np.array(places, np.intp))) == [
-        given_ones[place] for place in places
-    ]
-    assert list(columns[1:3]) == given_ones[1:3]
-    kernels = [one for one in given_ones if one.category == "kernel"]
-    assert list(columns.select(columns.has_category("kernel"))) == kernels
-    assert sum(columns.counts().values()) == len(given_ones)
-    found = columns.arguments("stream", "External id")
-    # The one that is no JSON holds a number that equals nothing.
-    assert repr(found) == repr(
-        [(one.args.get("stream"), one.args.get("External id")) for one in given_ones]
-    )
-
-
-@given(st.lists(slices, max_size=8))
-def test_coded_arguments_are_the_arguments(given_ones: list[Slice]) -> None:
-    columns = Slices.of(given_ones)
-    coded = columns.coded_arguments("stream", "External id")
-    decoded = [[values[place] for place in places.tolist()] for values, places in coded]
-    expected = columns.arguments("stream", "External id")
-    assert repr(list(zip(*decoded, strict=True))) == repr(expected)
+    assert peak_bytes < 15e6

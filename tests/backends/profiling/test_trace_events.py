@@ -8,26 +8,33 @@ import math
 import pytest
 
 from backends.profiling import trace_events
-from tests.backends.profiling.events import Event, Read, complete, one, spans
+from tests.backends.profiling.events import Event, Read, complete, event_of, spans
 
-BROKEN: list[tuple[str, Event | list[Event], str]] = [
-    ("a duration below zero", complete(duration=-1), "impossible times"),
-    ("no duration", {"ph": "X", "name": "bad", "ts": 3}, "impossible times"),
-    ("a time that is no number", complete(start=math.nan), "impossible times"),
-    ("an endless duration", complete(duration=math.inf), "impossible times"),
-    ("an absurd time", complete(start=1e300), "impossible times"),
-    ("a text for a time", complete(start="soon"), "impossible times"),  # type: ignore[arg-type]
-    ("null for a time", complete(start=None), "impossible times"),  # type: ignore[arg-type]
-    ("a list for a name", complete(name=["x"]), "could not be read"),  # type: ignore[arg-type]
-    ("an object for a phase", {"ph": {}, "ts": 1, "dur": 1}, "could not be read"),
-    ("no object", 7, "could not be read"),  # type: ignore[list-item]
-    ("a begin", one("B", "bad", 1), "began and never ended"),
-    ("an end", one("E", "bad", 1), "ended without a beginning"),
-    ("an asynchronous begin", one("b", "bad", 1, id=1), "began and never ended"),
-    ("an asynchronous end", one("e", "bad", 1, id=1), "ended without a beginning"),
-    ("an end before its begin", [one("B", "bad", 5), one("E", "bad", 3)], "impossible times"),
-    ("an end of another name", [one("B", "bad", 5), one("E", "other", 9)], "began and never ended"),
-]
+BROKEN: dict[str, tuple[Event | list[Event], str]] = {
+    "a duration below zero": (complete(duration=-1), "impossible times"),
+    "no duration": ({"ph": "X", "name": "bad", "ts": 3}, "impossible times"),
+    "a time that is no number": (complete(start=math.nan), "impossible times"),
+    "an endless duration": (complete(duration=math.inf), "impossible times"),
+    "an absurd time": (complete(start=1e300), "impossible times"),
+    "a text for a time": (complete(start="soon"), "impossible times"),  # type: ignore[arg-type]
+    "null for a time": (complete(start=None), "impossible times"),  # type: ignore[arg-type]
+    "a list for a name": (complete(name=["x"]), "could not be read"),  # type: ignore[arg-type]
+    "an object for a phase": ({"ph": {}, "ts": 1, "dur": 1}, "could not be read"),
+    "no object": (7, "could not be read"),  # type: ignore[list-item]
+    "a begin": (event_of("B", "bad", 1), "began and never ended"),
+    "an end": (event_of("E", "bad", 1), "ended without a beginning"),
+    "an asynchronous begin": (event_of("b", "bad", 1, id=1), "began and never ended"),
+    "an asynchronous end": (event_of("e", "bad", 1, id=1), "ended without a beginning"),
+    "an end before its begin": (
+        [event_of("B", "bad", 5), event_of("E", "bad", 3)],
+        "impossible times",
+    ),
+    "an end of another name": (
+        [event_of("B", "bad", 5), event_of("E", "other", 9)],
+        "began and never ended",
+    ),
+}
+"""Events that cannot be used, and what the trace's problems say of them."""
 
 
 @pytest.fixture(params=["in one block", "in many"])
@@ -38,47 +45,49 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(trace_events, "MAX_EVENT_CHARACTERS", 400)
 
 
-@pytest.mark.parametrize(
-    ("broken", "told"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN]
-)
+@pytest.mark.parametrize(("broken", "told"), BROKEN.values(), ids=BROKEN)
 @pytest.mark.usefixtures("blocks")
 def test_what_cannot_be_used_is_left_out_and_told(
     read: Read, broken: Event | list[Event], told: str
 ) -> None:
-    good = [complete(str(number), 10 + number) for number in range(20)]
+    good_names = [str(number) for number in range(20)]
+    good = [complete(name, 10 + number) for number, name in enumerate(good_names)]
     bad = broken if isinstance(broken, list) else [broken]
-    for events in ([*bad, *good], [*good[:10], *bad, *good[10:]], [*good, *bad]):
-        found = read(events)
-        assert [found.name for found in found.slices] == [str(number) for number in range(20)]
-        assert any(told in problem for problem in found.problems), found.problems
+    at_the_beginning = [*bad, *good]
+    in_the_middle = [*good[:10], *bad, *good[10:]]
+    at_the_end = [*good, *bad]
+    for events in (at_the_beginning, in_the_middle, at_the_end):
+        trace = read(events)
+        assert [span.name for span in trace.slices] == good_names
+        assert any(told in problem for problem in trace.problems), trace.problems
 
 
 def test_an_end_too_many_closes_nothing_else(read: Read) -> None:
-    found = read(
+    trace = read(
         [
-            one("B", "outer", 0),
-            one("B", "op", 1),
-            one("E", "op", 2),
-            one("E", "op", 3),
-            one("E", "outer", 5),
+            event_of("B", "outer", 0),
+            event_of("B", "op", 1),
+            event_of("E", "op", 2),
+            event_of("E", "op", 3),
+            event_of("E", "outer", 5),
         ]
     )
-    assert spans(found) == [("outer", 0, 5), ("op", 1, 2)]
-    assert found.problems == ("1 event ended without a beginning, left out: the first is 'op'.",)
+    assert spans(trace) == [("outer", 0, 5), ("op", 1, 2)]
+    assert trace.problems == ("1 event ended without a beginning, left out: the first is 'op'.",)
 
 
 def test_an_end_closes_what_was_left_open_inside(read: Read) -> None:
-    found = read(
+    trace = read(
         [
-            one("B", "outer", 0),
-            one("B", "lost", 1),
-            one("E", "outer", 5),
-            one("B", "op", 6),
-            one("E", "op", 7),
+            event_of("B", "outer", 0),
+            event_of("B", "lost", 1),
+            event_of("E", "outer", 5),
+            event_of("B", "op", 6),
+            event_of("E", "op", 7),
         ]
     )
-    assert spans(found) == [("outer", 0, 5), ("op", 6, 7)]
-    assert found.problems == ("1 event began and never ended, left out: the first is 'lost'.",)
+    assert spans(trace) == [("outer", 0, 5), ("op", 6, 7)]
+    assert trace.problems == ("1 event began and never ended, left out: the first is 'lost'.",)
 
 
 @pytest.mark.usefixtures("blocks")
@@ -95,32 +104,35 @@ def test_an_end_closes_what_was_left_open_inside(read: Read) -> None:
     ],
 )
 def test_an_event_that_is_no_json_costs_none_but_itself(read: Read, damaged: str) -> None:
-    good = [json.dumps(complete(str(number), number)) for number in range(30)]
-    found = read(f'{{"traceEvents": [{", ".join([*good[:15], damaged, *good[15:]])}], "last": 1}}')
-    names = [found.name for found in found.slices]
-    assert names == [str(number) for number in range(30)]
-    assert any("could not be read" in problem for problem in found.problems)
-    assert found.properties == {"last": 1}
+    good_names = [str(number) for number in range(30)]
+    good = [json.dumps(complete(name, number)) for number, name in enumerate(good_names)]
+    events = ", ".join([*good[:15], damaged, *good[15:]])
+    trace = read(f'{{"traceEvents": [{events}], "last": 1}}')
+    assert [span.name for span in trace.slices] == good_names
+    assert any("could not be read" in problem for problem in trace.problems)
+    assert trace.properties == {"last": 1}
 
 
 def test_arguments_may_hold_what_json_does_not_know(read: Read) -> None:
     text = '[{"ph":"X","name":"op","ts":1,"dur":2,"args":{"rate":NaN,"limit":Infinity,"stream":7}}]'
-    (found,) = read(text).slices
-    assert found.args["stream"] == 7
+    (span,) = read(text).slices
+    assert span.args["stream"] == 7
 
 
 def test_bytes_that_are_no_text_do_not_matter(read: Read) -> None:
-    (found,) = read(b'\xef\xbb\xbf[{"ph":"X","name":"\xff\xfe","ts":1,"dur":2}]').slices
-    assert found.name == "\N{REPLACEMENT CHARACTER}" * 2
+    with_byte_order_mark = b'\xef\xbb\xbf[{"ph":"X","name":"\xff\xfe","ts":1,"dur":2}]'
+    (span,) = read(with_byte_order_mark).slices
+    assert span.name == "\N{REPLACEMENT CHARACTER}" * 2
 
 
 @pytest.mark.parametrize(
-    "beginning", ['{"traceEvents": [{}', '{"traceEvents": [{}, {"ph": "X', '[{}, {"ph": "X"']
+    "cut_off", ['{"traceEvents": [{}', '{"traceEvents": [{}, {"ph": "X', '[{}, {"ph": "X"']
 )
-def test_what_ends_too_early_was_cut_off(read: Read, beginning: str) -> None:
-    found = read(beginning.replace("{}", json.dumps(complete())))
-    assert spans(found) == [("op", 0, 5)]
-    assert found.problems == ("The file ends before its events do: it was cut off.",)
+def test_what_ends_too_early_was_cut_off(read: Read, cut_off: str) -> None:
+    whole_event = json.dumps(complete())
+    trace = read(cut_off.replace("{}", whole_event))
+    assert spans(trace) == [("op", 0, 5)]
+    assert trace.problems == ("The file ends before its events do: it was cut off.",)
 
 
 NO_TRACES = {

@@ -16,25 +16,28 @@ COUNT = 5
 
 
 def see(backend: Backend, path: Path, **cases: Callable[[], object]) -> Timeline:
-    """Run cases under the profiler and read what it wrote."""
+    """Run cases under the profiler, each to its end, and read the trace that it wrote."""
     with run_profiler(backend, path) as mark:
         for name, case in cases.items():
             with mark(case_text(name)):
-                kept = case()
+                results = case()
                 backend.waitall()
-                del kept
+                del results
     return timeline_from(read_trace(path))
 
 
 def matrix(backend: Backend, device: Device, size: int = 200) -> Array:
+    """Load a square matrix of ones."""
     return backend.asarray(np.ones((size, size), dtype=np.float32), device)
 
 
 def products(backend: Backend, x: Array) -> list[Array]:
+    """Launch COUNT multiplications of a matrix by itself."""
     return [backend.launch(backend.ops.matmul, x, x) for _ in range(COUNT)]
 
 
 def named(timeline: Timeline, name: str) -> list[Span]:
+    """List the spans with a name."""
     return [span for span in timeline.spans if span.name == name]
 
 
@@ -43,8 +46,9 @@ def overlapping(timeline: Timeline) -> list[tuple[Span, Span]]:
     show them.
     """
     in_order = sorted(timeline.spans, key=attrgetter("device", "queue", "start", "end"))
-    return [
-        (one, other)
-        for one, other in pairwise(in_order)
-        if (one.device, one.queue) == (other.device, other.queue) and other.start < one.end
-    ]
+    overlaps = []
+    for span, next_span in pairwise(in_order):
+        is_on_one_queue = (span.device, span.queue) == (next_span.device, next_span.queue)
+        if is_on_one_queue and next_span.start < span.end:
+            overlaps.append((span, next_span))
+    return overlaps

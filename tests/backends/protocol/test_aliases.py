@@ -4,6 +4,7 @@ reads the memory.
 
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -85,22 +86,26 @@ def test_who_reads_by_any_name_reads_what_was_there_before(
 def test_a_copy_of_all_is_of_what_was_there_before_a_part_was_overwritten(
     backend: Backend, name: str
 ) -> None:
-    x = full(backend, 5, 4)
     if name == "a part, flattened" and backend.name == "mxnet":
         pytest.skip("its flatten may copy")
-    part = NAMES[name](backend, x)
+    fives = full(backend, 5, 4)
+    part = NAMES[name](backend, fives)
     ones = backend.launch(lambda y: 0 * y + 1, part)
     keep_busy(backend)
-    copy = backend.copy_to(x, backend.devices[2])
-    assert values_of(backend, backend.copy_to(ones, backend.devices[0], out=part)) == {1}
+    copy = backend.copy_to(fives, backend.devices[2])
+    overwritten = backend.copy_to(ones, backend.devices[0], out=part)
+    assert values_of(backend, overwritten) == {1}
     assert values_of(backend, copy) == {5}
 
 
 def test_parts_that_were_not_consumed_stay(backend: Backend) -> None:
-    parts = backend.launch(lambda y: backend.ops.split(y, (1, 2, 1)), full(backend, 5, 4))
+    fives = full(backend, 5, 4)
+    parts = backend.launch(lambda y: backend.ops.split(y, (1, 2, 1)), fives)
+    # The sum takes the memory of the part in the middle.
     total, _ = backend.allreduce([parts[1], full(backend, 1, 2, device=1)])
     assert values_of(backend, total) == {6}
-    assert values_of(backend, backend.launch(backend.ops.add, parts[0], parts[-1])) == {10}
+    sum_of_others = backend.launch(backend.ops.add, parts[0], parts[-1])
+    assert values_of(backend, sum_of_others) == {10}
 
 
 LAST_START = 4
@@ -136,27 +141,39 @@ def sum_with_ones(backend: Backend, targets: Array, sources: Array) -> Array:
     return total
 
 
-CONSUMING: dict[str, tuple[Callable[..., Array], Callable[..., np.ndarray]]] = {
-    "copy_to": (
-        lambda backend, x, y: backend.copy_to(y, backend.devices[0], out=x),
-        lambda _, y: y,
-    ),
-    "allreduce": (sum_with_ones, lambda x, _: x + 1),
-    "sgd": (
-        lambda backend, x, y: backend.launch(backend.ops.sgd, x, y, 0.5),
-        lambda x, y: x - y / 2,
-    ),
-    "sgd_while_finite": (
-        lambda backend, x, y: backend.launch(
-            backend.ops.sgd_while_finite, x, y, 0.5, full(backend, 1, 1)
-        )[0],
-        lambda x, y: x - y / 2,
-    ),
-}
-"""Calls that consume a tuple of targets, with a tuple of sources.
+class Consuming(NamedTuple):
+    """A call that consumes a tuple of targets, with a tuple of sources.
 
-Beside each stands the result in NumPy for one target and its source.
-"""
+    `in_numpy` returns the result for one target and its source.
+    """
+
+    call: Callable[[Backend, Array, Array], Array]
+    in_numpy: Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def copy_to_targets(backend: Backend, targets: Array, sources: Array) -> Array:
+    """Copy the sources to the memory of the targets."""
+    return backend.copy_to(sources, backend.devices[0], out=targets)
+
+
+def descend(backend: Backend, targets: Array, sources: Array) -> Array:
+    """Update the targets with the sources as gradients."""
+    return backend.launch(backend.ops.sgd, targets, sources, 0.5)
+
+
+def descend_while_finite(backend: Backend, targets: Array, sources: Array) -> Array:
+    """Update the targets with the sources as gradients, which this consumes too."""
+    guard = full(backend, 1, 1)
+    result = backend.launch(backend.ops.sgd_while_finite, targets, sources, 0.5, guard)
+    return result[0]
+
+
+CONSUMING = {
+    "copy_to": Consuming(copy_to_targets, lambda target, source: source),
+    "allreduce": Consuming(sum_with_ones, lambda target, source: target + 1),
+    "sgd": Consuming(descend, lambda target, source: target - source / 2),
+    "sgd_while_finite": Consuming(descend_while_finite, lambda target, source: target - source / 2),
+}
 
 
 def overlapping(how: str, targets: Starts, sources: Starts, length: int) -> bool:
@@ -167,8 +184,12 @@ def overlapping(how: str, targets: Starts, sources: Starts, length: int) -> bool
         consumed += sources
     elif how in ("copy_to", "sgd"):
         only_read = sources
-    pairs = [*combinations(consumed, 2), *product(targets, only_read)]
-    return any(abs(start - other_start) < length for start, other_start in pairs)
+    pairs_of_consumed = combinations(consumed, 2)
+    pairs_with_read = product(targets, only_read)
+    for start, other_start in (*pairs_of_consumed, *pairs_with_read):
+        if abs(start - other_start) < length:
+            return True
+    return False
 
 
 @example([(0, 1)], 3, False)
@@ -192,7 +213,6 @@ def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_diffe
     Each pair of `starts` is that of a target and its source.
     """
     backend = load(2)
-    call, in_numpy = CONSUMING[how]
     unit = unit_of_starts(length)
     targets = [unit * target for target, _ in starts]
     sources = [unit * source for _, source in starts]
@@ -200,27 +220,30 @@ def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_diffe
     whole = backend.asarray(contents, backend.devices[0])
     second_whole = backend.asarray(contents, backend.devices[0])
     whole_of_sources = second_whole if apart else whole
-    consumed_parts = tuple(part(backend, whole, start, length) for start in targets)
+    target_parts = tuple(part(backend, whole, start, length) for start in targets)
     source_parts = tuple(part(backend, whole_of_sources, start, length) for start in sources)
-    if apart:
-        is_forbidden = overlapping(how, targets, (), length)
-        if how == "sgd_while_finite":
-            is_forbidden = is_forbidden or overlapping(how, sources, (), length)
-    else:
+    if not apart:
         is_forbidden = overlapping(how, targets, sources, length)
+    elif how == "sgd_while_finite":
+        # It consumes the sources as well.
+        targets_overlap = overlapping(how, targets, (), length)
+        is_forbidden = targets_overlap or overlapping(how, sources, (), length)
+    else:
+        is_forbidden = overlapping(how, targets, (), length)
 
     if is_forbidden and backend.name == "mxnet":
         with pytest.raises(BackendError, match=r"mxnet on cpu:1\b.*" + how) as refused:
-            call(backend, consumed_parts, source_parts)
+            CONSUMING[how].call(backend, target_parts, source_parts)
         assert not isinstance(refused.value, ComputationError)
         np.testing.assert_array_equal(backend.to_numpy(whole), contents)
         return
     try:
-        results = backend.to_numpy(call(backend, consumed_parts, source_parts))
+        results = backend.to_numpy(CONSUMING[how].call(backend, target_parts, source_parts))
     except ComputationError:
         assert is_forbidden
         return
     for result, target, source in zip(results, targets, sources, strict=True):
         target_contents = contents[target : target + length]
         source_contents = contents[source : source + length]
-        np.testing.assert_array_equal(result, in_numpy(target_contents, source_contents))
+        expected = CONSUMING[how].in_numpy(target_contents, source_contents)
+        np.testing.assert_array_equal(result, expected)

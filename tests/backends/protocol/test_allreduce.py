@@ -1,7 +1,7 @@
 """The sum is right, and it is on every device."""
 
 from collections.abc import Callable
-from operator import is_
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,18 +13,21 @@ from tests.backends.protocol.arrays import Load, assert_equal, full, products
 
 
 def test_the_book_s_bug_of_rebinding_list_items_stays_out(backend: Backend) -> None:
+    # The terms are 1, 2 and 3.
     terms = [full(backend, device + 1, 1, 2, device=device) for device in range(3)]
     terms_before = list(terms)
     for total in backend.allreduce(terms):
         assert_equal(backend, total, [[6, 6]])
-    assert all(map(is_, terms, terms_before))
+    for term, term_before in zip(terms, terms_before, strict=True):
+        assert term is term_before
 
 
 def test_results_still_being_computed_are_summed(backend: Backend) -> None:
     matrices = [full(backend, 0.1, 200, 200, device=device) for device in range(3)]
-    # Each of the ten multiplications makes the numbers 20 times as large.
     results = [products(backend, matrix) for matrix in matrices]
-    expected = np.full((200, 200), 3 * 0.1 * 20.0**10)
+    # Each of the ten multiplications makes the numbers 20 times as large: 200 terms of 0.1.
+    result = 0.1 * 20.0**10
+    expected = np.full((200, 200), 3 * result)
     for total in backend.allreduce(results):
         np.testing.assert_allclose(backend.to_numpy(total), expected, rtol=1e-4)
 
@@ -55,10 +58,13 @@ LONG = 600_001
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_long_arrays_are_summed_on_every_device(backend: Backend, count: int, dtype: str) -> None:
     generator = np.random.default_rng(count)
-    terms = [generator.uniform(-100, 100, LONG).astype(dtype) for _ in range(count)]
-    loaded = [backend.asarray(x, device) for x, device in zip(terms, backend.devices, strict=False)]
+    terms, loaded_terms = [], []
+    for device in backend.devices[:count]:
+        term = generator.uniform(-100, 100, LONG).astype(dtype)
+        terms.append(term)
+        loaded_terms.append(backend.asarray(term, device))
     expected = np.sum(terms, axis=0)
-    for total in backend.allreduce(loaded):
+    for total in backend.allreduce(loaded_terms):
         np.testing.assert_allclose(backend.to_numpy(total), expected, rtol=1e-5, atol=1e-4)
 
 
@@ -67,12 +73,11 @@ def test_long_arrays_are_summed_on_every_device(backend: Backend, count: int, dt
     lengths=st.lists(st.sampled_from([0, 1, 2, 5, 1000, 65_536, 262_145]), min_size=1, max_size=5)
 )
 def test_a_long_tuple_is_summed_array_by_array(backend: Backend, lengths: list[int]) -> None:
-    lengths = [*lengths, LONG]
-    arrays = tuple(np.arange(length, dtype=np.float32) % 1000 for length in lengths)
+    arrays = tuple(np.arange(length, dtype=np.float32) % 1000 for length in (*lengths, LONG))
     terms = [backend.asarray(arrays, device) for device in backend.devices]
-    for total in backend.allreduce(terms):
-        for found, array in zip(backend.to_numpy(total), arrays, strict=True):
-            np.testing.assert_array_equal(found, 3 * array)
+    for sums_on_device in backend.allreduce(terms):
+        for total, array in zip(backend.to_numpy(sums_on_device), arrays, strict=True):
+            np.testing.assert_array_equal(total, 3 * array)
 
 
 def test_results_of_convolutions_are_summed_in_the_right_order(backend: Backend) -> None:
@@ -85,9 +90,11 @@ def test_results_of_convolutions_are_summed_in_the_right_order(backend: Backend)
     for device in backend.devices:
         loaded = [backend.asarray(x, device) for x in (images, weight, bias)]
         results.append(backend.launch(backend.ops.conv2d, *loaded))
-    one_result = backend.to_numpy(backend.launch(backend.ops.add, results[0], 0.0))
+    # The sum takes the memory of the results, so one of them is copied before.
+    copy_of_result = backend.launch(backend.ops.add, results[0], 0.0)
+    expected = 3 * backend.to_numpy(copy_of_result)
     for total in backend.allreduce(results):
-        np.testing.assert_allclose(backend.to_numpy(total), 3 * one_result, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(backend.to_numpy(total), expected, rtol=1e-4, atol=1e-3)
 
 
 def test_arrays_that_share_their_memory_are_summed(backend: Backend) -> None:
@@ -104,16 +111,20 @@ def test_arrays_that_share_their_memory_are_summed(backend: Backend) -> None:
 
 
 def test_who_still_reads_a_long_array_reads_it_before_it_is_summed(backend: Backend) -> None:
-    loaded = [full(backend, 1, LONG, device=device) for device in range(3)]
-    matrices = [full(backend, 1 / 700, 700, 700, device=device) for device in range(3)]
-    busy = [products(backend, matrix) for matrix in matrices]
-
     def copy_behind(y: Array, _: Array) -> Array:
         return backend.ops.add(y, 0.0)
 
-    # Each copy stands behind the products of its device.
-    copies = [backend.launch(copy_behind, *pair) for pair in zip(loaded, busy, strict=True)]
-    for copy, total in zip(copies, backend.allreduce(loaded), strict=True):
+    terms = [full(backend, 1, LONG, device=device) for device in range(3)]
+    matrices = [full(backend, 1 / 700, 700, 700, device=device) for device in range(3)]
+    last_products = [products(backend, matrix) for matrix in matrices]
+    copies = []
+    for term, last_product in zip(terms, last_products, strict=True):
+        # The copy stands behind all products of its device.
+        copies.append(backend.launch(copy_behind, term, last_product))
+
+    sums = backend.allreduce(terms)
+
+    for copy, total in zip(copies, sums, strict=True):
         assert_equal(backend, copy, np.ones(LONG))
         assert_equal(backend, total, np.full(LONG, 3))
 
@@ -124,23 +135,34 @@ def test_sums_are_separate_memory_and_can_be_summed_again_and_again(
 ) -> None:
     values = tuple(full(backend, 1, length, device=device) for device in range(3))
     for _ in range(5):
+        # Each sum over three devices makes the numbers three times as large.
         values = backend.allreduce(values)
     for total in values:
         assert_equal(backend, total, np.full(length, 3**5))
 
 
-WITHOUT_SUM: dict[str, tuple[type, Callable[[Array, Array], list[Array]]]] = {
-    "arrays of bool": (bool, lambda x, y: [x, y]),
-    "one array for two sums": (np.float32, lambda x, y: [(x, x), (y, y)]),
-    "one array for two devices": (np.float32, lambda x, _: [x, x]),
+class WithoutSum(NamedTuple):
+    """The dtype of two arrays, and two values made of them that cannot be summed."""
+
+    dtype: type
+    values: Callable[[Array, Array], list[Array]]
+
+
+WITHOUT_SUM = {
+    "arrays of bool": WithoutSum(bool, lambda x, y: [x, y]),
+    "one array for two sums": WithoutSum(np.float32, lambda x, y: [(x, x), (y, y)]),
+    "one array for two devices": WithoutSum(np.float32, lambda x, _: [x, x]),
 }
 
 
 @pytest.mark.parametrize("length", [2, 3_000_001])
 @pytest.mark.parametrize("what", WITHOUT_SUM)
 def test_what_has_no_sum_is_refused(load: Load, what: str, length: int) -> None:
-    dtype, values = WITHOUT_SUM[what]
     backend = load(2)
+    first, second = backend.devices
     with pytest.raises(BackendError, match=backend.name):
-        xs = [backend.asarray(np.ones(length, dtype), device) for device in backend.devices]
-        backend.wait(backend.allreduce(values(*xs))[1])
+        ones = np.ones(length, WITHOUT_SUM[what].dtype)
+        x, y = backend.asarray(ones, first), backend.asarray(ones, second)
+        values = WITHOUT_SUM[what].values(x, y)
+        _, second_sum = backend.allreduce(values)
+        backend.wait(second_sum)

@@ -34,7 +34,7 @@ def arrays_know_devices(backend: Backend) -> bool:
 def test_a_failure_surfaces_when_it_is_waited_for(
     backend: Backend, verb: str, elsewhere: bool
 ) -> None:
-    """`elsewhere`, a value on another device that depends on the failed one is waited for."""
+    """The value that is waited for is the failed one, or depends on it on another device."""
     x = full(backend, 1, 2, 2)
     with pytest.raises(ComputationError, match=rf"{backend.name}\b.*\w+Error"):
         value = backend.launch(failing(backend), x)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import backends
-from backends import HOST, Backend, BackendError
+from backends import HOST, Array, Backend, BackendError
 from parallel_core import run_overlap
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
@@ -44,21 +44,25 @@ def test_a_copy_to_any_device_is_read_when_it_is_done(
 ) -> None:
     name, *variants = framework.split()
     backend = on_gpus(name, devices, *variants)
-    # Each multiplication doubles the numbers.
+    # Each of ten multiplications doubles the numbers.
     x = np.full((1000, 1000), 2 / 1000, dtype=np.float32)
+    expected = 2**10 * x
+
+    def double(y: Array) -> Array:
+        return y + y
+
     for source in backend.devices:
-        for destination in (*backend.devices, HOST):
+        for target in (*backend.devices, HOST):
             product = products(backend, backend.asarray(x, source))
-            buffer = backend.asarray(np.zeros_like(x), destination) if into == "buffer" else None
-            copy = backend.copy_to(product, destination, out=buffer)
+            buffer = backend.asarray(np.zeros_like(x), target) if into == "buffer" else None
+            copy = backend.copy_to(product, target, out=buffer)
             del product
             copy_back = backend.copy_to(copy, source)
-            doubled = backend.launch(lambda z: z + z, copy)
-            doubled_back = backend.launch(lambda z: z + z, copy_back)
-            expected = 2**10 * x
-            for value, factor in ((doubled, 2), (doubled_back, 2), (copy, 1)):
-                found = backend.to_numpy(value)
-                np.testing.assert_allclose(found, factor * expected, rtol=1e-3)
+            doubled = backend.launch(double, copy)
+            doubled_back = backend.launch(double, copy_back)
+            np.testing.assert_allclose(backend.to_numpy(doubled), 2 * expected, rtol=1e-3)
+            np.testing.assert_allclose(backend.to_numpy(doubled_back), 2 * expected, rtol=1e-3)
+            np.testing.assert_allclose(backend.to_numpy(copy), expected, rtol=1e-3)
 
 
 @FRAMEWORKS
@@ -70,8 +74,9 @@ def test_memory_is_not_used_again_before_its_copies_are_done(
     copies = []
     for step in range(50):
         x = full(backend, step, 10**5)
-        increased = backend.launch(lambda z: z + 1, x)
+        increased = backend.launch(lambda y: y + 1, x)
         copies.append(backend.copy_to(increased, backend.devices[-1]))
+        # Their memory may be used again from now on.
         del x, increased
     for step, copy in enumerate(copies):
         assert_equal(backend, copy, np.full(10**5, step + 1))
@@ -84,11 +89,14 @@ def test_every_device_gets_the_sum(
     on_gpus: OnGpus, framework: str, devices: str, length: int
 ) -> None:
     backend = on_gpus(framework, devices)
-    xs = [full(backend, k + 1, length, device=k) for k in range(len(backend.devices))]
+    device_count = len(backend.devices)
+    arrays = [full(backend, device + 1, length, device=device) for device in range(device_count)]
     for _ in range(3):
-        xs = list(backend.allreduce([backend.launch(lambda z: z / 2, x) for x in xs]))
-    expected = 1.5 if len(xs) == 2 else 1 / 8
-    for total in xs:
+        halved = [backend.launch(lambda y: y / 2, x) for x in arrays]
+        arrays = list(backend.allreduce(halved))
+    # One device halves 1 three times. Two sum 1 / 2 and 2 / 2, and each sum of halves is the same.
+    expected = 1 / 8 if device_count == 1 else 1.5
+    for total in arrays:
         assert_equal(backend, total, np.full(length, expected))
 
 
@@ -113,8 +121,9 @@ def test_training_on_unlike_devices_gives_numpy_s_losses(
 def test_a_training_that_is_replayed_gives_the_same_losses(devices: str, on_gpus: OnGpus) -> None:
     # Every epoch ends with a batch of another size, whose kernels are replayed from the third epoch
     # on.
-    replayed = losses(on_gpus("torch", devices, "graph-replay"), 5)
-    np.testing.assert_allclose(replayed, losses(on_gpus("torch", devices), 5), rtol=1e-4)
+    replayed = losses(on_gpus("torch", devices, "graph-replay"), epochs=5)
+    issued = losses(on_gpus("torch", devices), epochs=5)
+    np.testing.assert_allclose(replayed, issued, rtol=1e-4)
 
 
 @FRAMEWORKS
@@ -123,22 +132,27 @@ def test_a_label_of_no_class_leaves_the_gpu_to_others(
     on_gpus: OnGpus, framework: str, label: int
 ) -> None:
     # A GPU that reads such a label fails at every call from then on, whoever makes it.
+    def loss(backend: Backend, label: int) -> np.ndarray:
+        """Return the loss of two rows with equal scores for three classes."""
+        (device,) = backend.devices
+        scores = backend.asarray(np.zeros((2, 3), np.float32), device)
+        labels = backend.asarray(np.full(2, label, np.int32), device)
+        value = backend.launch(backend.ops.cross_entropy, scores, labels)
+        in_numpy: np.ndarray = backend.to_numpy(value)
+        return in_numpy
+
     backend = on_gpus(framework, "gpu:0")
-    (device,) = backend.devices
-    scores, labels = np.zeros((2, 3), np.float32), np.full(2, label, np.int32)
     with pytest.raises(BackendError):
-        loaded = [backend.asarray(x, device) for x in (scores, labels)]
-        backend.wait(backend.launch(backend.ops.cross_entropy, *loaded))
-    again = on_gpus(framework, "gpu:0")
-    loaded = [again.asarray(x, device) for x in (scores, 0 * labels)]
-    loss = again.to_numpy(again.launch(again.ops.cross_entropy, *loaded))
-    np.testing.assert_allclose(loss, 2 * np.log(3), rtol=1e-5)
+        loss(backend, label)
+    loaded_anew = on_gpus(framework, "gpu:0")
+    np.testing.assert_allclose(loss(loaded_anew, 0), 2 * np.log(3), rtol=1e-5)
 
 
-@pytest.mark.parametrize("variant", ["tf32-off", "tf32"])
-def test_tensorfloat_is_off_unless_asked_for(variant: str, on_gpus: OnGpus) -> None:
-    backend, is_on = on_gpus("torch", 1, variant), variant == "tf32"
+@pytest.mark.parametrize(("variant", "is_on"), [("tf32-off", False), ("tf32", True)])
+def test_tensorfloat_is_off_unless_asked_for(variant: str, is_on: bool, on_gpus: OnGpus) -> None:
+    backend = on_gpus("torch", 1, variant)
     import torch
 
-    assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == is_on
+    assert torch.backends.cuda.matmul.allow_tf32 == is_on
+    assert torch.backends.cudnn.allow_tf32 == is_on
     assert backend.settings["torch.backends.cuda.matmul.allow_tf32"] == str(is_on)

@@ -29,39 +29,48 @@ def spans_of(backend: Backend, path: Path, work: Callable[[], object]) -> list[S
     with run_profiler(backend, path):
         work()
         backend.waitall()
-    spans = timeline_from(read_trace(path)).spans
-    return [
-        span for span in spans if span.device.startswith("gpu") and span.queue.startswith("stream")
-    ]
+    spans = []
+    for span in timeline_from(read_trace(path)).spans:
+        is_on_gpu = span.device.startswith("gpu") and span.queue.startswith("stream")
+        if is_on_gpu:
+            spans.append(span)
+    return spans
 
 
-@pytest.mark.parametrize("direction", ["to the GPU", "to the host", "both"])
+@pytest.mark.parametrize(
+    ("to_gpu", "to_host"),
+    [(True, False), (False, True), (True, True)],
+    ids=["to the GPU", "to the host", "both"],
+)
 def test_copies_run_beside_products_that_they_do_not_need(
-    on_gpu: Backend, direction: str, tmp_path: Path
+    on_gpu: Backend, to_gpu: bool, to_host: bool, tmp_path: Path
 ) -> None:
     if on_gpu.engine == "sync":
         pytest.skip("its host waits after every kernel")
     (device,) = on_gpu.devices
-    x, there = (full(on_gpu, 1 / SIDE, SIDE, SIDE) for _ in range(2))
-    here = on_gpu.asarray(np.ones((SIDE, SIDE), np.float32), HOST)
+    x = full(on_gpu, 1 / SIDE, SIDE, SIDE)
+    array_on_gpu = full(on_gpu, 1 / SIDE, SIDE, SIDE)
+    array_on_host = on_gpu.asarray(np.ones((SIDE, SIDE), np.float32), HOST)
 
     def work() -> None:
         products(on_gpu, x, LONG)
-        if direction != "to the host":
+        if to_gpu:
             # What came there is used while the products before it are still to be computed, or else
             # has waited for all.
-            on_gpu.copy_to(here, device)
-        if direction != "to the GPU":
-            on_gpu.copy_to(there, HOST)
+            on_gpu.copy_to(array_on_host, device)
+        if to_host:
+            on_gpu.copy_to(array_on_gpu, HOST)
         products(on_gpu, x, 1)
 
     spans = spans_of(on_gpu, tmp_path / "trace.json", work)
-    computed = [span for span in spans if span.kind == "compute"]
+    multiplications = [span for span in spans if span.kind == "compute"]
     copies = [span for span in spans if span.kind == "copy"]
-    assert len(computed) == LONG + 1
-    assert len(copies) == 1 + (direction == "both")
+    assert len(multiplications) == LONG + 1
+    assert len(copies) == int(to_gpu) + int(to_host)
     # They need not even wait for the first product to be issued.
-    assert all(copy.end < computed[-2].start for copy in copies)
+    last_of_long_work = multiplications[-2]
+    for copy in copies:
+        assert copy.end < last_of_long_work.start
 
 
 def test_waiting_is_for_the_value_alone(on_gpu: Backend) -> None:

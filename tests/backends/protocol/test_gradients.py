@@ -184,6 +184,7 @@ def test_a_network_s_loss_and_gradients_equal_numpy_s(backend: Backend, rows: in
 
 
 def test_a_second_gradient_does_not_overwrite_the_first(backend: Backend) -> None:
+    # The gradient of a product's sum by the second factor is the first factor.
     differentiate = backend.ops.value_and_grad(
         lambda p, x: backend.ops.total(backend.ops.matmul(x, p[0]))
     )
@@ -191,8 +192,9 @@ def test_a_second_gradient_does_not_overwrite_the_first(backend: Backend) -> Non
     ones, fives = full(backend, 1, 1, 2), full(backend, 5, 1, 2)
     first = backend.launch(differentiate, parameters, ones)
     second = backend.launch(differentiate, parameters, fives)
-    assert_equal(backend, second[1][0], [[5], [5]])
-    assert_equal(backend, first[1][0], [[1], [1]])
+    first_gradient, second_gradient = first[1][0], second[1][0]
+    assert_equal(backend, second_gradient, [[5], [5]])
+    assert_equal(backend, first_gradient, [[1], [1]])
 
 
 X = np.array([[1, 2], [3, 4]], dtype=np.float32)

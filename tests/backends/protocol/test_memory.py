@@ -14,7 +14,7 @@ from tests.backends.protocol.arrays import assert_equal, full, products
 
 IMAGES = 3, 3, 1, 1
 
-OWN: dict[str, Callable[[Ops, Array], Array]] = {
+FUNCTIONS: dict[str, Callable[[Ops, Array], Array]] = {
     "matmul": lambda ops, x: ops.matmul(ops.flatten(x), ops.flatten(x)),
     "add": lambda ops, x: ops.add(x, 0.0),
     "multiply": lambda ops, x: ops.multiply(x, 1.0),
@@ -38,68 +38,85 @@ def consume(backend: Backend, x: Array, shape: tuple[int, ...]) -> None:
     backend.copy_to(full(backend, 7, *shape), backend.devices[0], out=x)
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_result_keeps_its_contents_when_its_argument_is_consumed(
     backend: Backend, name: str
 ) -> None:
     x = full(backend, 1, *IMAGES)
-    result = backend.launch(lambda x: OWN[name](backend.ops, x), x)
-    before = tree_leaves(backend.to_numpy(result))
+    result = backend.launch(lambda x: FUNCTIONS[name](backend.ops, x), x)
+    contents_before = tree_leaves(backend.to_numpy(result))
+
     consume(backend, x, IMAGES)
-    after = tree_leaves(backend.to_numpy(result))
-    for array_after, array_before in zip(after, before, strict=True):
-        np.testing.assert_array_equal(array_after, array_before)
+
+    contents_after = tree_leaves(backend.to_numpy(result))
+    for after, before in zip(contents_after, contents_before, strict=True):
+        np.testing.assert_array_equal(after, before)
 
 
 # The result of `to_host` lies on no device, so nothing on the first device can be copied to it.
-@pytest.mark.parametrize("name", [name for name in OWN if name != "to_host"])
+# The result of `to_host` lies on no device, so nothing on the first device can be copied to it.
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "to_host"])
 def test_an_argument_keeps_its_contents_when_a_result_is_consumed(
     backend: Backend, name: str
 ) -> None:
     x = full(backend, 1, *IMAGES)
-    result = backend.launch(lambda x: OWN[name](backend.ops, x), x)
-    in_numpy = backend.to_numpy(result)
-    is_array = isinstance(in_numpy, np.ndarray)
-    # Otherwise it is a value and its gradient.
-    arrays = [result] if is_array else [result[0], result[1][0]]
-    for array, same_in_numpy in zip(arrays, tree_leaves(in_numpy), strict=True):
-        consume(backend, array, same_in_numpy.shape)
+    result = backend.launch(lambda x: FUNCTIONS[name](backend.ops, x), x)
+    if name == "value and gradients":
+        value, gradient = result[0], result[1][0]
+        arrays = [value, gradient]
+    else:
+        arrays = [result]
+
+    for array in arrays:
+        consume(backend, array, backend.to_numpy(array).shape)
     backend.waitall()
+
     assert_equal(backend, x, np.ones(IMAGES))
 
 
-def losses(ops: Ops) -> dict[str, Callable[..., Array]]:
-    """Make functions of two parameters, whose gradients a simple chain rule would let overlap."""
-    return {
-        "add": lambda p: ops.total(ops.add(p[0], p[1])),
-        "add flattened": lambda p: ops.total(ops.add(ops.flatten(p[0]), p[1])),
-        "add twice": lambda p: ops.add(ops.total(p[0]), ops.add(ops.total(p[1]), ops.total(p[0]))),
-        "total": lambda p: ops.total(p[0]),
-        "total of a column": lambda p: ops.total(ops.total(ops.add(p[1], p[0]), 1)),
-        "multiply": lambda p: ops.total(ops.multiply(ops.flatten(p[0]), ops.flatten(p[1]))),
-        "a shared one": lambda p: ops.total(ops.add(ops.matmul(p[0], p[1]), ops.add(p[0], p[1]))),
-    }
+def add_second_between_firsts(ops: Ops, p: Array) -> Array:
+    """Add the total of the first parameter, that of the second one, and the first one's again."""
+    second_and_first = ops.add(ops.total(p[1]), ops.total(p[0]))
+    return ops.add(ops.total(p[0]), second_and_first)
+
+
+def use_a_sum_beside_a_product(ops: Ops, p: Array) -> Array:
+    """Add the product and the sum of the two parameters, and all elements of that."""
+    return ops.total(ops.add(ops.matmul(p[0], p[1]), ops.add(p[0], p[1])))
+
+
+LOSSES: dict[str, Callable[[Ops, Array], Array]] = {
+    "add": lambda ops, p: ops.total(ops.add(p[0], p[1])),
+    "add flattened": lambda ops, p: ops.total(ops.add(ops.flatten(p[0]), p[1])),
+    "add twice": add_second_between_firsts,
+    "total": lambda ops, p: ops.total(p[0]),
+    "total of a column": lambda ops, p: ops.total(ops.total(ops.add(p[1], p[0]), 1)),
+    "multiply": lambda ops, p: ops.total(ops.multiply(ops.flatten(p[0]), ops.flatten(p[1]))),
+    "a shared one": use_a_sum_beside_a_product,
+}
+"""Functions of two parameters, whose gradients a simple chain rule would let overlap."""
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("name", losses(None))  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", LOSSES)
 def test_gradients_share_memory_with_nothing(backend: Backend, name: str, shared: bool) -> None:
-    differentiate = backend.ops.value_and_grad(losses(backend.ops)[name])
+    """Both parameters are one array if `shared`; the reference is computed of two arrays."""
+    differentiate = backend.ops.value_and_grad(lambda p: LOSSES[name](backend.ops, p))
     results, references = [], []
     for device in range(2):
         first, second = (full(backend, 1, 3, 3, device=device) for _ in range(2))
         parameters = (first, first) if shared else (first, second)
         results.append(backend.launch(differentiate, parameters))
         references.append(backend.launch(differentiate, (first, second)))
-    expected_gradients = backend.to_numpy(references[0][1])
+    expected_value, expected_gradients = backend.to_numpy(references[0])
 
-    # The sums take the memory of the gradients.
+    # The sums over the two devices take the memory of the gradients.
     sums = backend.allreduce([result[1] for result in results])
 
-    for total in sums:
-        for found, gradient in zip(backend.to_numpy(total), expected_gradients, strict=True):
-            np.testing.assert_array_equal(found, 2 * gradient)
-    expected_value, _ = backend.to_numpy(references[0])
+    for sums_on_device in sums:
+        in_numpy = backend.to_numpy(sums_on_device)
+        for total, gradient in zip(in_numpy, expected_gradients, strict=True):
+            np.testing.assert_array_equal(total, 2 * gradient)
     assert_equal(backend, results[0][0], expected_value)
 
 
@@ -107,8 +124,9 @@ def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(
     backend: Backend,
 ) -> None:
     count, size = 400, 2**20
+    bytes_of_copy = 4 * size
     second = backend.devices[1]
-    x, busy = full(backend, 1, size), full(backend, 1, 1500, 1500)
+    x, matrix = full(backend, 1, size), full(backend, 1, 1500, 1500)
     buffer = backend.copy_to(x, second)
     backend.waitall()
     process = psutil.Process()
@@ -119,12 +137,13 @@ def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(
         return backend.ops.add(x, zero)
 
     # All copies wait until the device has computed the products.
-    late = backend.launch(add_zero, x, products(backend, busy, 5))
+    late_x = backend.launch(add_zero, x, products(backend, matrix, 5))
     for _ in range(count):
-        buffer = backend.copy_to(late, second, out=buffer)
+        buffer = backend.copy_to(late_x, second, out=buffer)
     backend.waitall()
-    bytes_of_copy = 4 * size
-    assert process.memory_info().rss - bytes_before < count / 2 * bytes_of_copy
+
+    further_bytes = process.memory_info().rss - bytes_before
+    assert further_bytes < count / 2 * bytes_of_copy
 
 
 def test_a_single_shard_does_not_share_memory_with_its_source(backend: Backend) -> None:

@@ -63,10 +63,11 @@ def test_labels_of_every_integer_dtype_count(
 
 
 def test_a_label_that_only_looks_alike_in_a_short_dtype_is_wrong(backend: Backend) -> None:
+    right_class = 300
     scores = np.zeros((2, 301), dtype=np.float32)
-    scores[:, 300] = 1
-    # 300 as a uint8 is 44.
-    labels = np.array([300 % 256, 44], dtype=np.uint8)
+    scores[:, right_class] = 1
+    # The labels are what the right class would be as a uint8.
+    labels = np.full(2, right_class % 256, dtype=np.uint8)
     correct = computed(backend, backend.ops.count_correct, *on_device(backend, scores, labels))
     assert correct == 0
 
@@ -280,16 +281,20 @@ def test_a_gradient_that_is_not_finite_changes_nothing_from_then_on(
     guards = [guard]
 
     for gradients in (finite_gradients, broken_gradients, finite_gradients):
-        (loaded,) = on_device(backend, gradients)
-        result = backend.launch(backend.ops.sgd_while_finite, updated, loaded, 0.5, guards[-1])
+        (loaded_gradients,) = on_device(backend, gradients)
+        result = backend.launch(
+            backend.ops.sgd_while_finite, updated, loaded_gradients, 0.5, guards[-1]
+        )
         updated = result[0]
         guards.append(result[1])
 
     # Only the first step has changed them.
-    assert_close(backend.to_numpy(updated), [np.asarray(x / 2, x.dtype) for x in parameters])
+    expected = [np.asarray(parameter / 2, parameter.dtype) for parameter in parameters]
+    assert_close(backend.to_numpy(updated), expected)
     guards_in_numpy = [backend.to_numpy(guard) for guard in guards]
     for guard in guards_in_numpy:
-        assert (guard.dtype, guard.shape) == (np.float32, (1,))
+        assert guard.dtype == np.float32
+        assert guard.shape == (1,)
     # Guards are not consumed, so the earlier ones can be read.
     np.testing.assert_array_equal(np.concatenate(guards_in_numpy), [1, 1, np.nan, np.nan])
 
@@ -354,11 +359,12 @@ def test_updates_may_be_made_within_a_launched_function(backend: Backend, guarde
             return ops.sgd_while_finite(parameters, gradients, 0.5, guard)
         return ops.sgd(parameters, gradients, 0.5), guard
 
-    value, x, guard = on_device(backend, (ones(),), ones(), ones(1))
+    parameters, x, guard = on_device(backend, (ones(),), ones(), ones(1))
     for _ in range(4):
-        result = backend.launch(step, value, x, guard)
-        value, guard = result[0], result[1]
-    assert_close(backend.to_numpy(value), [np.array(-1, dtype=np.float32)])
+        result = backend.launch(step, parameters, x, guard)
+        parameters, guard = result[0], result[1]
+    # The gradient is x, which is 1: each step takes a half off the parameter, which began at 1.
+    assert_close(backend.to_numpy(parameters), [np.array(-1, dtype=np.float32)])
 
 
 def test_squares_that_float64_can_hold_are_finite(backend: Backend) -> None:

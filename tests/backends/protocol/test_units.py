@@ -3,6 +3,7 @@ arguments of any kind.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -58,8 +59,23 @@ def nested_values(ops: Ops) -> Fn:
     """Make a function whose result is a tuple within a tuple."""
 
     def compute(p: Array, x: Array) -> Array:
-        squares = ops.power(ops.relu(p[1]), 2)
-        return ops.multiply(p[0], p[1]), (squares, ops.add(x, p[0]))
+        square = ops.power(ops.relu(p[1]), 2)
+        return ops.multiply(p[0], p[1]), (square, ops.add(x, p[0]))
+
+    return compute
+
+
+def total_of_second(ops: Ops) -> Fn:
+    """Make a function that uses only the second of its arguments."""
+    return lambda x, y: ops.total(y, 0)
+
+
+def twice_the_total(ops: Ops) -> Fn:
+    """Make a function whose result has no dimensions."""
+
+    def compute(x: Array) -> Array:
+        total, same_total = ops.total(x), ops.total(x)
+        return ops.add(total, same_total)
 
     return compute
 
@@ -74,27 +90,40 @@ def one_result_twice(ops: Ops) -> Fn:
     return compute
 
 
-WORK: dict[str, tuple[Callable[[Ops], Fn], tuple[object, ...]]] = {
-    "products": (seven_products, ((5, 5),)),
-    "increments": (increments, ((1, 2),)),
-    "a network": (network, (((4, 1, 3, 3), (4,)), (3, 1, 12, 12))),
-    "nested values": (nested_values, (((3, 3), (3, 3)), (3, 3))),
-    "an unused argument": (lambda ops: lambda x, y: ops.total(y, 0), ((2,), (3, 4))),
-    "no dimensions": (lambda ops: lambda x: ops.add(ops.total(x), ops.total(x)), ((2, 3),)),
-    "no elements": (lambda ops: lambda x: ops.add(x, 2.0), ((0, 3),)),
-    "parts": (lambda ops: lambda x: ops.split(x, (2, 3)), ((5,),)),
-    "zeros": (lambda ops: ops.zeros_like, ((5,),)),
+class Work(NamedTuple):
+    """A function that is made of a backend's ops, and the shapes of its arguments.
+
+    An argument that is a tuple of arrays has a tuple of shapes.
+    """
+
+    make: Callable[[Ops], Fn]
+    shapes: tuple[object, ...]
+
+
+WORK: dict[str, Work] = {
+    "products": Work(seven_products, shapes=((5, 5),)),
+    "increments": Work(increments, shapes=((1, 2),)),
+    "a network": Work(network, shapes=(((4, 1, 3, 3), (4,)), (3, 1, 12, 12))),
+    "nested values": Work(nested_values, shapes=(((3, 3), (3, 3)), (3, 3))),
+    "an unused argument": Work(total_of_second, shapes=((2,), (3, 4))),
+    "no dimensions": Work(twice_the_total, shapes=((2, 3),)),
+    "no elements": Work(lambda ops: lambda x: ops.add(x, 2.0), shapes=((0, 3),)),
+    "parts": Work(lambda ops: lambda x: ops.split(x, (2, 3)), shapes=((5,),)),
+    "zeros": Work(lambda ops: ops.zeros_like, shapes=((5,),)),
     # The following are no plain compositions of operations.
-    "an argument": (lambda ops: lambda x, y: y, ((2,), (3,))),
-    "one result twice": (one_result_twice, ((2,),)),
-    "a concatenation": (lambda ops: lambda x, y: ops.concatenate((x, y)), ((2,), (3,))),
-    "a copy": (lambda ops: ops.to_host, ((2,),)),
-    "a step": (step, (((3, 2),), (3, 2))),
+    "an argument": Work(lambda ops: lambda x, y: y, shapes=((2,), (3,))),
+    "one result twice": Work(one_result_twice, shapes=((2,),)),
+    "a concatenation": Work(lambda ops: lambda x, y: ops.concatenate((x, y)), shapes=((2,), (3,))),
+    "a copy": Work(lambda ops: ops.to_host, shapes=((2,),)),
+    "a step": Work(step, shapes=(((3, 2),), (3, 2))),
 }
 
 
-def loaded(backend: Backend, shapes: object, seed: int) -> Array:
-    """Load arrays of random numbers, or tuples of them, for the arguments of a function."""
+def load_random(backend: Backend, shapes: object, seed: int) -> Array:
+    """Load an array of random numbers on the second device, or a tuple of them for several shapes.
+
+    A tuple of whole numbers is a shape, and any other tuple holds shapes.
+    """
     generator = np.random.default_rng(seed)
 
     def load(shape: object) -> Array:
@@ -110,52 +139,61 @@ def loaded(backend: Backend, shapes: object, seed: int) -> Array:
 
 @pytest.mark.parametrize("name", WORK)
 def test_a_unit_computes_what_its_function_does(backend: Backend, name: str) -> None:
-    make, shapes = WORK[name]
-    fn = make(backend.ops)
+    fn = WORK[name].make(backend.ops)
     unit = backend.ops.as_unit(fn)
     for seed in range(3):
-        expected = computed(backend, fn, *loaded(backend, shapes, seed))
-        found = computed(backend, unit, *loaded(backend, shapes, seed))
-        for array, expected_array in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        expected = computed(backend, fn, *load_random(backend, WORK[name].shapes, seed))
+        result = computed(backend, unit, *load_random(backend, WORK[name].shapes, seed))
+        for array, expected_array in zip(tree_leaves(result), tree_leaves(expected), strict=True):
             np.testing.assert_array_equal(array, expected_array)
             assert array.dtype == expected_array.dtype
 
 
 def test_a_unit_takes_other_shapes_dtypes_and_devices(backend: Backend) -> None:
     unit = backend.ops.as_unit(lambda x, y: backend.ops.matmul(x, y))
-    kinds = [(2, "float32", 0), (3, "float32", 0), (2, "float64", 0), (2, "float32", 1)]
-    for rows, dtype, position in kinds * 2:
+    calls = [(2, "float32", 0), (3, "float32", 0), (2, "float64", 0), (2, "float32", 1)]
+    calls_twice = [*calls, *calls]
+    for rows, dtype, position in calls_twice:
         device, other_device = backend.devices[position], backend.devices[1 - position]
         x = np.arange(rows * 2, dtype=dtype).reshape(rows, 2)
-        args = [backend.asarray(x, device), backend.asarray(x.T, device)]
 
-        product = backend.launch(unit, *args)
+        product = backend.launch(unit, backend.asarray(x, device), backend.asarray(x.T, device))
 
-        np.testing.assert_array_equal(backend.to_numpy(product), x @ x.T)
-        assert backend.to_numpy(product).dtype == dtype
+        in_numpy = backend.to_numpy(product)
+        np.testing.assert_array_equal(in_numpy, x @ x.T)
+        assert in_numpy.dtype == dtype
         # The product lies where its arguments do: a sum takes arrays on different devices only.
         zeros = backend.asarray(np.zeros((rows, rows), dtype=dtype), other_device)
         backend.wait(backend.allreduce([product, zeros]))
 
 
 def test_one_array_may_be_several_arguments(backend: Backend) -> None:
-    unit = backend.ops.as_unit(lambda x, y: backend.ops.add(backend.ops.multiply(x, 2.0), y))
+    def double_and_add(x: Array, y: Array) -> Array:
+        return backend.ops.add(backend.ops.multiply(x, 2.0), y)
+
+    unit = backend.ops.as_unit(double_and_add)
     ones, fives = full(backend, 1, 2), full(backend, 5, 2)
-    for args, expected in [((ones, ones), 3), ((ones, fives), 7), ((fives, ones), 11)] * 2:
-        assert_equal(backend, backend.launch(unit, *args), [expected, expected])
+    for _ in range(2):
+        assert_equal(backend, backend.launch(unit, ones, ones), [3, 3])
+        assert_equal(backend, backend.launch(unit, ones, fives), [7, 7])
+        assert_equal(backend, backend.launch(unit, fives, ones), [11, 11])
 
 
 def test_results_of_a_unit_are_the_callers_own(backend: Backend) -> None:
-    unit = backend.ops.as_unit(lambda x: tuple(backend.ops.matmul(x, x) for _ in range(2)))
+    def two_squares(x: Array) -> Array:
+        return backend.ops.matmul(x, x), backend.ops.matmul(x, x)
+
+    unit = backend.ops.as_unit(two_squares)
     x = full(backend, 1, 3, 3)
-    first, second = backend.launch(unit, x), backend.launch(unit, x)
-    pending = [first[0], first[1], second[0], second[1]]
-    while pending:
-        consume(backend, pending.pop(0), (3, 3))
-        for untouched in pending:
-            assert_equal(backend, untouched, np.full((3, 3), 3))
+    threes = np.full((3, 3), 3)
+    first_pair, second_pair = backend.launch(unit, x), backend.launch(unit, x)
+    untouched = [first_pair[0], first_pair[1], second_pair[0], second_pair[1]]
+    while untouched:
+        consume(backend, untouched.pop(0), (3, 3))
+        for array in untouched:
+            assert_equal(backend, array, threes)
     assert_equal(backend, x, np.ones((3, 3)))
-    assert_equal(backend, backend.launch(unit, x)[0], np.full((3, 3), 3))
+    assert_equal(backend, backend.launch(unit, x)[0], threes)
 
 
 def test_a_unit_can_be_differentiated(backend: Backend) -> None:
@@ -167,4 +205,5 @@ def test_a_unit_can_be_differentiated(backend: Backend) -> None:
         value, (gradient,) = computed(backend, differentiate, (x,))
         assert value == 10
         np.testing.assert_array_equal(gradient, [2, 6])
+        # In between the unit is launched by itself.
         backend.launch(square, x)

@@ -33,7 +33,7 @@ class Pair(NamedTuple):
     second: object
 
 
-PASSED: dict[str, Callable[[Array], object]] = {
+PASSED_ON: dict[str, Callable[[Array], object]] = {
     "an array": lambda x: x,
     "a list of numbers": lambda _: [1, 2.5],
     "a list of arrays": lambda x: [x, x],
@@ -46,6 +46,7 @@ PASSED: dict[str, Callable[[Array], object]] = {
     "an item of a tuple": lambda x: Pair(x, [x]),
     "what is no value": lambda _: ({"x": [1]}, None, "text", len, slice(1, 2), ...),
 }
+"""Arguments for a launched function, made of an array."""
 
 
 def form(value: object) -> object:
@@ -58,44 +59,47 @@ def form(value: object) -> object:
     return value
 
 
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("what", PASSED)
-def test_what_is_passed_on_arrives_as_it_is(backend: Backend, what: str, late: bool) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("what", PASSED_ON)
+def test_what_is_passed_on_arrives_as_it_is(backend: Backend, what: str, is_late: bool) -> None:
     if backend.name == "jax":
         pytest.skip(
             "JAX traces a function, with arrays in place of numbers, and an equal one not again"
         )
     x = full(backend, 1, 2)
-    if late:
+    if is_late:
+        # An item of a tuple that may still have to be computed.
         x = backend.launch(lambda y: (y, y + 1), x)[1]
-    passed = PASSED[what](x)
+    argument = PASSED_ON[what](x)
     forms_that_arrived = []
 
     def note(y: Array, value: object) -> Array:
         forms_that_arrived.append(form(value))
         return y
 
-    backend.wait(backend.launch(note, x, passed))
-    assert forms_that_arrived[0] == form(passed)
+    backend.wait(backend.launch(note, x, argument))
+    assert forms_that_arrived[0] == form(argument)
 
 
 def test_tuples_are_values(backend: Backend) -> None:
-    zeros_and_ones = full(backend, 0, 2), full(backend, 1, 1, 2)
-    swapped = backend.launch(lambda x: (x[1], (x[0],)), zeros_and_ones)
-    ones, (zeros,) = backend.to_numpy(backend.copy_to(swapped, backend.devices[-1]))
-    np.testing.assert_array_equal(ones, [[1, 1]])
-    np.testing.assert_array_equal(zeros, [0, 0])
+    zeros, row_of_one = full(backend, 0, 2), full(backend, 1, 1, 2)
+    swapped = backend.launch(lambda pair: (pair[1], (pair[0],)), (zeros, row_of_one))
+    copy = backend.copy_to(swapped, backend.devices[-1])
+    first, (second,) = backend.to_numpy(copy)
+    np.testing.assert_array_equal(first, [[1, 1]])
+    np.testing.assert_array_equal(second, [0, 0])
     assert_equal(backend, backend.wait(swapped[1][0]), [0, 0])
 
 
 def test_vectors_are_split_and_concatenated(backend: Backend) -> None:
-    device = backend.devices[1]
+    ops = backend.ops
     x = np.arange(10, dtype=np.int64)
-    sections = backend.launch(
-        lambda whole: backend.ops.split(whole, (3, 0, 5, 2)), backend.asarray(x, device)
-    )
-    found = [section.tolist() for section in backend.to_numpy(sections)]
-    assert found == [[0, 1, 2], [], [3, 4, 5, 6, 7], [8, 9]]
-    turned = backend.launch(backend.ops.concatenate, (sections[2], sections[1], sections[0]))
-    np.testing.assert_array_equal(backend.to_numpy(turned), [3, 4, 5, 6, 7, 0, 1, 2])
-    assert backend.to_numpy(turned).dtype == x.dtype
+    loaded = backend.asarray(x, backend.devices[1])
+    parts = backend.launch(lambda whole: ops.split(whole, (3, 0, 5, 2)), loaded)
+    parts_in_numpy = [part.tolist() for part in backend.to_numpy(parts)]
+    assert parts_in_numpy == [[0, 1, 2], [], [3, 4, 5, 6, 7], [8, 9]]
+
+    joined = backend.launch(ops.concatenate, (parts[2], parts[1], parts[0]))
+    joined_in_numpy = backend.to_numpy(joined)
+    np.testing.assert_array_equal(joined_in_numpy, [3, 4, 5, 6, 7, 0, 1, 2])
+    assert joined_in_numpy.dtype == x.dtype

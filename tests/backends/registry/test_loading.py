@@ -276,28 +276,41 @@ VARIANTS = (
 """
 
 
-def test_a_plug_in_brings_variants_of_its_own(
-    install: Install, program: RunProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def mine_with_variants(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the backend `mine`, with variants of its own."""
     # A process reads declared variants only once.
     monkeypatch.setattr(variants, "_declared", cache(variants._declared.__wrapped__))
     install("mine = plug_in:OFFER", VARIANTS_OF_MINE)
+
+
+@pytest.mark.usefixtures("mine_with_variants")
+def test_variants_of_a_plug_in_are_chosen_and_exclude_each_other() -> None:
+    # What is a default is left out.
     assert choose_variants("mine", "async", ["lazy-on", "copy-on-own-queue"]) == ("lazy-on",)
     with pytest.raises(
         BackendError,
         match=r"^the variants 'lazy-on' and 'lazy-off' exclude each other: choose one of them$",
     ):
         choose_variants("mine", "async", ["lazy-on", "lazy-off"])
+
+
+@pytest.mark.usefixtures("mine_with_variants")
+def test_another_backend_lacks_a_plug_in_s_variants_for_the_reason_that_it_gives() -> None:
     with pytest.raises(
         BackendError,
         match=r"^torch has no variant 'lazy-on', for only mine is lazy .known for torch: copy-on-o",
     ):
         choose_variants("torch", "async", ["lazy-on", "lazy-off"])
+
+
+@pytest.mark.usefixtures("mine_with_variants")
+def test_a_plug_in_s_variants_are_explained(program: RunProgram) -> None:
     assert in_words("copy-on-compute-queue") == ("mine", "mxnet on CPUs", "torch")
-    explained = program(
-        "run", "data-parallel", "--explain", "--backend", "mine", "--device-kind", "cpu"
-    )
-    assert "lazy-on (mine)" in [line.strip() for line in explained.stdout.splitlines()]
+    command = "run data-parallel --explain --backend mine --device-kind cpu"
+    explained = program(*command.split())
+    lines = [line.strip() for line in explained.stdout.splitlines()]
+    assert "lazy-on (mine)" in lines
 
 
 def threads_of(name: str) -> set[int]:
@@ -327,4 +340,6 @@ def test_a_synchronous_backend_says_how_many_threads_a_later_load_has_left_it(
 
 def test_readers_know_each_framework_by_its_own_name() -> None:
     titles = {"jax": "JAX", "mxnet": "MXNet", "numpy": "NumPy", "torch": "PyTorch"}
-    assert {name: title(name) for name in backends.names() if name in titles} == titles
+    assert set(titles) <= set(backends.names())
+    for name, expected_title in titles.items():
+        assert title(name) == expected_title

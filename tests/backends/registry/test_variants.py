@@ -101,29 +101,35 @@ def occupy(backend: Backend, device: int, gate: threading.Event) -> None:
 def test_a_copy_stands_behind_the_computation_of_its_source_and_of_no_other(
     on_compute_queue: Backend, gate: threading.Event, occupied: int, into: str
 ) -> None:
-    x = full(on_compute_queue, 1, 2)
-    out = full(on_compute_queue, 1, 2, device=1) if into == "buffer" else None
-    occupy(on_compute_queue, occupied, gate)
-    copy = on_compute_queue.copy_to(x, on_compute_queue.devices[1], out)
-    if occupied == 0:
+    backend = on_compute_queue
+    source, destination = 0, 1
+    x = full(backend, 1, 2, device=source)
+    buffer = full(backend, 1, 2, device=destination) if into == "buffer" else None
+    occupy(backend, occupied, gate)
+    copy = backend.copy_to(x, backend.devices[destination], buffer)
+    if occupied == source:
         # Long enough for a copy that nothing holds back.
         time.sleep(0.1)
         assert "pending" in repr(copy)
         gate.set()
-    assert on_compute_queue.to_numpy(copy).sum() == 2
-    assert gate.is_set() == (occupied == 0)
+    assert backend.to_numpy(copy).sum() == 2
+    # Only the source's computation holds it back.
+    assert gate.is_set() == (occupied == source)
 
 
-@pytest.mark.parametrize("item", [False, True])
+@pytest.mark.parametrize("copies_a_tuple", [False, True])
 def test_what_is_launched_with_the_copy_is_the_destination_s_work(
-    on_compute_queue: Backend, gate: threading.Event, item: bool
+    on_compute_queue: Backend, gate: threading.Event, copies_a_tuple: bool
 ) -> None:
-    x = full(on_compute_queue, 1, 2)
-    copied = on_compute_queue.copy_to((x, x) if item else x, on_compute_queue.devices[1])
-    if item:
-        copied = copied[0]
-    on_compute_queue.wait(copied)
-    occupy(on_compute_queue, 0, gate)
-    increased = on_compute_queue.launch(on_compute_queue.ops.add, copied, 1.0)
-    assert on_compute_queue.to_numpy(increased).tolist() == [2, 2]
+    backend = on_compute_queue
+    source, destination = 0, 1
+    x = full(backend, 1, 2, device=source)
+    if copies_a_tuple:
+        copy = backend.copy_to((x, x), backend.devices[destination])[0]
+    else:
+        copy = backend.copy_to(x, backend.devices[destination])
+    backend.wait(copy)
+    occupy(backend, source, gate)
+    increased = backend.launch(backend.ops.add, copy, 1.0)
+    assert backend.to_numpy(increased).tolist() == [2, 2]
     assert not gate.is_set()

@@ -58,10 +58,13 @@ def test_random_programs_have_no_races_and_give_numpy_s_numbers(
     variants: tuple[str, ...],
     with_host: bool,
 ) -> None:
-    backend, cuda = on_made_up_gpus(names, seed, variants if "cpu" not in names else ())
+    variants_on_gpus = () if "cpu" in names else variants
+    backend, cuda = on_made_up_gpus(names, seed, variants_on_gpus)
     # Without a queue a tensor on a CPU does not know whether its device is HOST.
-    used: Any = WithHost(backend) if with_host and backend.engine == "async" else backend
-    assert fault_in(draw_program(Random(f"0/{number}"), len(used.devices)), used) is None
+    if with_host and backend.engine == "async":
+        backend = WithHost(backend)
+    program = draw_program(Random(f"0/{number}"), len(backend.devices))
+    assert fault_in(program, backend) is None
     assert cuda.races == []
 
 
@@ -74,11 +77,19 @@ def test_streams_of_one_gpu_read_each_other_s_arrays_and_let_them_go(
         x = backend.asarray(np.full(3, step, dtype=np.float32), first)
         y = backend.copy_to(backend.launch(backend.ops.add, x, 1.0), second)
         total = backend.launch(backend.ops.add, y, x)
-    assert backend.to_numpy(total).tolist() == [39, 39, 39]
+    last_step = 19
+    assert backend.to_numpy(total).tolist() == [last_step + 1 + last_step] * 3
     del x, y, total
     backend.waitall()
-    assert sum(cuda.users[memory] > 0 for memory in cuda.allocated_on) < 40
+    kept_memories = [memory for memory in cuda.allocated_on if cuda.users[memory] > 0]
+    # Four arrays of each step would be eighty.
+    assert len(kept_memories) < 40
     assert cuda.races == []
+
+
+def count_places(names: str) -> int:
+    """Return the number of places of devices with these names and the host."""
+    return len(names.split(",")) + 1
 
 
 @pytest.mark.parametrize("profiled", [False, True])
@@ -86,45 +97,61 @@ def test_streams_of_one_gpu_read_each_other_s_arrays_and_let_them_go(
 def test_what_was_read_by_a_name_that_is_gone_is_not_overwritten(
     on_made_up_gpus: Callable[..., Loaded], names: str, profiled: bool
 ) -> None:
-    for place in range(len(names.split(",")) + 1):
+    def changed(fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Change a function that is submitted to another one, as a profiler does."""
+        return lambda *args: fn(*args)
+
+    for place in range(count_places(names)):
         backend, cuda = on_made_up_gpus(names)
-        there = (*backend.devices, HOST)[place]
+        device = (*backend.devices, HOST)[place]
         with ExitStack() as profile:
-            for stream in backend.streams if profiled else ():  # type: ignore[attr-defined]
-                profile.enter_context(stream.submitting(lambda fn: lambda *args: fn(*args)))
-            x, new = (backend.asarray(np.float32([k, 1, 2, 3]), there) for k in (0, 4))
-            parts = backend.launch(backend.ops.split, x, (2, 2))
-            copies = [backend.copy_to(parts[-1], device) for device in backend.devices]
-            backend.wait(parts)
-            del parts
-            x = backend.copy_to(new, there, out=x)
+            if profiled:
+                for stream in backend.streams:  # type: ignore[attr-defined]
+                    profile.enter_context(stream.submitting(changed))
+            x = backend.asarray(np.float32([0, 1, 2, 3]), device)
+            new = backend.asarray(np.float32([4, 1, 2, 3]), device)
+            halves = backend.launch(backend.ops.split, x, (2, 2))
+            copies = [backend.copy_to(halves[-1], target) for target in backend.devices]
+            backend.wait(halves)
+            del halves
+
+            x = backend.copy_to(new, device, out=x)
+
             for copy in copies:
                 np.testing.assert_array_equal(backend.to_numpy(copy), [2, 3])
             np.testing.assert_array_equal(backend.to_numpy(x), [4, 1, 2, 3])
         assert cuda.races == []
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("is_reversed", [False, True])
 @pytest.mark.parametrize("names", PLACES)
 def test_a_value_of_several_devices_is_copied_as_its_arrays_are(
-    on_made_up_gpus: Callable[..., Loaded], names: str, turned: bool
+    on_made_up_gpus: Callable[..., Loaded], names: str, is_reversed: bool
 ) -> None:
-    for place in range(len(names.split(",")) + 1):
+    for place in range(count_places(names)):
         backend, cuda = on_made_up_gpus(names)
         everywhere = (*backend.devices, HOST)
-        loaded = [
-            backend.asarray(np.float32([k, k]), device) for k, device in enumerate(everywhere)
+        # Each array holds the number of its device.
+        arrays = [
+            backend.asarray(np.float32([number, number]), device)
+            for number, device in enumerate(everywhere)
         ]
         # What lies on the host has arrived there by a copy that is still under way.
-        loaded[-1] = backend.copy_to(backend.copy_to(loaded[-1], backend.devices[-1]), HOST)
-        x = tuple(reversed(loaded) if turned else loaded)
-        out = backend.asarray(tuple(np.zeros(2, np.float32) for _ in x), everywhere[place])
-        for copy in (
-            backend.copy_to(x, everywhere[place]),
-            backend.copy_to(x, everywhere[place], out=out),
-        ):
-            found = [part[0] for part in backend.to_numpy(copy)]
-            assert found == sorted(range(len(x)), reverse=turned)
+        on_gpu = backend.copy_to(arrays[-1], backend.devices[-1])
+        arrays[-1] = backend.copy_to(on_gpu, HOST)
+        expected = list(range(len(arrays)))
+        if is_reversed:
+            arrays.reverse()
+            expected.reverse()
+        value = tuple(arrays)
+        zeros = tuple(np.zeros(2, np.float32) for _ in arrays)
+        out = backend.asarray(zeros, everywhere[place])
+
+        copy = backend.copy_to(value, everywhere[place])
+        copy_to_out = backend.copy_to(value, everywhere[place], out=out)
+
+        assert [array[0] for array in backend.to_numpy(copy)] == expected
+        assert [array[0] for array in backend.to_numpy(copy_to_out)] == expected
         assert cuda.races == []
 
 
@@ -139,16 +166,19 @@ def test_arrays_of_any_shape_cross_between_cpus_and_gpus(
 ) -> None:
     backend, cuda = on_made_up_gpus("cpu:1,gpu:0")
     cpu, gpu = backend.devices
-    for shape, dtype, transposed, into in copies:
-        x = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
-        x = x.T if transposed else x
-        for start, there in ((cpu, gpu), (gpu, cpu)):
-            out = backend.asarray(np.zeros_like(x), there) if into else None
-            copy = backend.copy_to(backend.asarray(x, start), there, out=out)
-            back = backend.copy_to(copy, start)
-            for found in map(backend.to_numpy, (copy, back)):
-                np.testing.assert_array_equal(found, x)
-                assert found.dtype == x.dtype
+    for shape, dtype, is_transposed, into_buffer in copies:
+        count = np.prod(shape, dtype=int)
+        x = np.arange(count).reshape(shape).astype(dtype)
+        if is_transposed:
+            x = x.T
+        for source, target in ((cpu, gpu), (gpu, cpu)):
+            out = backend.asarray(np.zeros_like(x), target) if into_buffer else None
+            copy = backend.copy_to(backend.asarray(x, source), target, out=out)
+            copy_back = backend.copy_to(copy, source)
+            for value in (copy, copy_back):
+                in_numpy = backend.to_numpy(value)
+                np.testing.assert_array_equal(in_numpy, x)
+                assert in_numpy.dtype == x.dtype
     assert cuda.races == []
 
 
@@ -176,14 +206,20 @@ def alone(
 def test_a_value_of_a_gpu_is_summed_when_it_is_computed(alone: Alone) -> None:
     group, backend = alone
     (device,) = backend.devices
+
+    def double_first(x: Any, y: Any) -> Any:
+        return x + x, y
+
     for step in range(3):
-        term = backend.launch(
-            backend.ops.add, backend.asarray(np.full(2, step, np.float32), device), 1.0
-        )
-        pair = group.sum((term, backend.asarray(np.float32([step]), device)))
-        doubled = backend.launch(lambda first, second: (first + first, second), pair[0], pair[1])
-        summed, other = backend.to_numpy(doubled)
-        assert (summed.tolist(), other.tolist()) == ([2 * step + 2] * 2, [step])
+        x = backend.asarray(np.full(2, step, np.float32), device)
+        increased = backend.launch(backend.ops.add, x, 1.0)
+        loaded = backend.asarray(np.float32([step]), device)
+        # In a group of one process a sum is its only term.
+        sums = group.sum((increased, loaded))
+        result = backend.launch(double_first, sums[0], sums[1])
+        doubled, unchanged = backend.to_numpy(result)
+        assert doubled.tolist() == [2 * (step + 1)] * 2
+        assert unchanged.tolist() == [step]
     assert group.sum_on_host(np.float32([5])).tolist() == [5]
     group.waitall()
 
@@ -193,33 +229,35 @@ def test_a_sum_waits_for_what_read_its_memory_by_a_name_that_is_gone(alone: Alon
     (device,) = backend.devices
     if backend.engine == "sync":
         pytest.skip("nothing is queued behind a reader")
+    numbers = np.arange(4, dtype=np.float32)
     # Two arrays: they are summed in other memory, and the sum is then copied to theirs.
-    x, y = (backend.asarray(np.arange(4, dtype=np.float32), device) for _ in range(2))
-    parts = backend.launch(backend.ops.split, x, (2, 2))
-    copy = backend.copy_to(parts[-1], HOST)
-    del parts
-    summed = group.sum((x, y))
+    x, y = backend.asarray(numbers, device), backend.asarray(numbers, device)
+    halves = backend.launch(backend.ops.split, x, (2, 2))
+    copy = backend.copy_to(halves[-1], HOST)
+    del halves
+    sums = group.sum((x, y))
     group.waitall()
     assert backend.to_numpy(copy).tolist() == [2, 3]
-    assert backend.to_numpy(summed[0]).tolist() == [0, 1, 2, 3]
+    assert backend.to_numpy(sums[0]).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
-    ("of_other", "hosts", "refused"),
-    [
-        ("GPU-1", ("here", "here"), True),
-        ("GPU-2", ("here", "here"), False),
-        ("GPU-1", ("here", "there"), False),
-    ],
+    ("gpu_of_other", "host_of_other", "is_refused"),
+    [("GPU-1", "here", True), ("GPU-2", "here", False), ("GPU-1", "there", False)],
 )
-def test_ranks_on_one_gpu_are_refused(of_other: str, hosts: tuple[str, str], refused: bool) -> None:
+def test_ranks_on_one_gpu_are_refused(
+    gpu_of_other: str, host_of_other: str, is_refused: bool
+) -> None:
     torch = pytest.importorskip("torch")
     from backends.torch.process_group import check_gpus
 
     store = torch.distributed.HashStore()
-    store.set("GPU of 1", f"{hosts[1]}: {of_other}")
-    with pytest.raises(BackendError, match="ranks 0, 1 share a GPU") if refused else nullcontext():
-        check_gpus(store, 0, hosts, "GPU-1")
+    store.set("GPU of 1", f"{host_of_other}: {gpu_of_other}")
+    expectation = (
+        pytest.raises(BackendError, match="ranks 0, 1 share a GPU") if is_refused else nullcontext()
+    )
+    with expectation:
+        check_gpus(store, 0, ("here", host_of_other), "GPU-1")
 
 
 @pytest.mark.parametrize("length", [0, 2])
@@ -227,10 +265,14 @@ def test_a_made_up_array_is_where_it_was_made(
     made_up_torch: Callable[..., Any], length: int
 ) -> None:
     """Those without elements have one address."""
-    torch, places = made_up_torch(2), {"cuda:1": 1, "cpu": None, "cuda:0": 0}
-    made = [torch.tensor(np.zeros(length), device=place) for place in places]
-    for arrays in (made, [x.view(-1, 1) for x in made], [torch.cat([x, x]) for x in made]):
-        assert [x.device.index for x in arrays] == list(places.values())
+    torch = made_up_torch(2)
+    index_by_place = {"cuda:1": 1, "cpu": None, "cuda:0": 0}
+    # All arrays exist until the end.
+    made = [torch.tensor(np.zeros(length), device=place) for place in index_by_place]
+    views = [x.view(-1, 1) for x in made]
+    joined = [torch.cat([x, x]) for x in made]
+    for arrays in (made, views, joined):
+        assert [x.device.index for x in arrays] == list(index_by_place.values())
     assert torch.cuda.unfinished() == {"cat"}
 
 
@@ -239,14 +281,16 @@ def test_a_made_up_stream_computes_later_than_it_is_issued(
 ) -> None:
     torch = made_up_torch(1)
     x = torch.tensor(np.ones(3, np.float32), device="cuda:0")
-    late = 0
+    count_of_late = 0
     for _ in range(30):
         y = x + 1
         with torch._C.DisableTorchFunctionSubclass():
-            late += int(y.isnan().all())
+            # Until it is computed it holds no numbers.
+            if y.isnan().all():
+                count_of_late += 1
             torch.cuda.synchronize(0)
             assert y.tolist() == [2, 2, 2]
-    assert 0 < late < 30
+    assert 0 < count_of_late < 30
 
 
 @pytest.mark.parametrize("engine", ["async", "sync"])
@@ -255,8 +299,7 @@ def test_an_array_on_a_gpu_that_was_not_loaded_is_refused(
     made_up_torch: Callable[..., Any], engine: str, verb: str
 ) -> None:
     made_up_torch(2)
-    backend, other = (
-        backends.load("torch", name, "gpu", engine, 1) for name in ("gpu:0/0,gpu:0/1", "gpu:1")
-    )
+    backend = backends.load("torch", "gpu:0/0,gpu:0/1", "gpu", engine, 1)
+    other = backends.load("torch", "gpu:1", "gpu", engine, 1)
     y = full(other, 1, 2, 2)
     assert "gpu:1" in refused(backend, lambda x: WITH_VALUE[verb](backend, x, y))

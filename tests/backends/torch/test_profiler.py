@@ -46,29 +46,30 @@ def test_several_workers_of_a_device_have_queues_of_their_own(
         both_at_work.wait(timeout=60)
         return backend.ops.matmul(matrix, matrix)
 
-    found = see(
-        backend,
-        tmp_path / "trace.json",
-        products=lambda: [backend.launch(product, x) for _ in range(2)],
-    )
-    assert {span.queue for span in named(found, "matmul")} == {"compute", "compute 2"}
-    assert overlapping(found) == []
+    def launch_two_products() -> list[Array]:
+        return [backend.launch(product, x) for _ in range(2)]
+
+    timeline = see(backend, tmp_path / "trace.json", products=launch_two_products)
+    queues = {span.queue for span in named(timeline, "matmul")}
+    assert queues == {"compute", "compute 2"}
+    assert overlapping(timeline) == []
 
 
 @pytest.mark.parametrize(
-    ("initialized", "capturing", "waits"), [(False, False, 0), (True, False, 1), (True, True, 0)]
+    ("is_initialized", "is_capturing", "waits"),
+    [(False, False, 0), (True, False, 1), (True, True, 0)],
 )
 def test_steps_are_timed_when_the_gpu_is_done(
-    initialized: bool, capturing: bool, waits: int
+    is_initialized: bool, is_capturing: bool, waits: int
 ) -> None:
-    waited: list[bool] = []
+    calls: list[str] = []
     cuda = SimpleNamespace(
-        is_initialized=lambda: initialized,
-        is_current_stream_capturing=lambda: capturing,
-        synchronize=lambda: waited.append(True),
+        is_initialized=lambda: is_initialized,
+        is_current_stream_capturing=lambda: is_capturing,
+        synchronize=lambda: calls.append("synchronize"),
     )
     TorchProfiler(SimpleNamespace(cuda=cuda)).settle()
-    assert len(waited) == waits
+    assert calls == ["synchronize"] * waits
 
 
 WORK = (
@@ -118,8 +119,10 @@ def test_threads_of_a_program_without_marks_have_the_names_that_the_trace_gives_
     ],
 )
 def test_operators_have_the_names_that_readers_know(operator: str, name: str) -> None:
-    (span,) = timeline_of(Trace((Slice(operator, "cpu_op", 1, 1, 0, 1),))).spans
-    assert (span.name, span.operator) == (name, operator)
+    timeline = timeline_of(Trace((Slice(operator, "cpu_op", 1, 1, 0, 1),)))
+    (span,) = timeline.spans
+    assert span.name == name
+    assert span.operator == operator
 
 
 @pytest.mark.long
@@ -141,12 +144,13 @@ assert torch._inductor
 """)
 
 
-def role_of(name: str, category: str = "cuda_runtime") -> str:
-    """Return the role of a call with a name."""
-    calls = host_calls(
-        Slices.of([Slice(name, category, *THREAD, 0, 1)]), {}, ["cuda_runtime", "cuda_driver"]
-    )
-    return ROLES[calls.roles[0]]
+RUNTIME_CATEGORIES = ["cuda_runtime", "cuda_driver"]
+
+
+def roles_of(*slices: Slice) -> list[str]:
+    """Return the roles of the host's calls."""
+    calls = host_calls(Slices.of(slices), {}, RUNTIME_CATEGORIES)
+    return [ROLES[role] for role in calls.roles]
 
 
 @pytest.mark.parametrize(
@@ -185,57 +189,59 @@ def role_of(name: str, category: str = "cuda_runtime") -> str:
     ],
 )
 def test_calls_are_told_apart_by_name(role: str, names: str) -> None:
-    assert {name: role_of(name) for name in names.split()} == dict.fromkeys(names.split(), role)
+    for name in names.split():
+        call = Slice(name, "cuda_runtime", *THREAD, 0, 1)
+        assert roles_of(call) == [role], name
 
 
 def test_an_operator_that_reads_a_value_is_the_wait_where_the_runtime_s_calls_are_missing() -> None:
-    reads = Slice("aten::_local_scalar_dense", "cpu_op", *THREAD, 0, 9)
-    assert role_of(*reads[:2]) == "wait for an event"
-    both = Slices.of([reads, Slice("cudaStreamSynchronize", "cuda_runtime", *THREAD, 1, 8)])
-    roles = [ROLES[role] for role in host_calls(both, {}, ["cuda_runtime"]).roles]
-    assert roles == ["operator", "wait for a queue"]
+    operator_that_reads = operator("aten::_local_scalar_dense", 0, 9)
+    assert roles_of(operator_that_reads) == ["wait for an event"]
+    call = Slice("cudaStreamSynchronize", "cuda_runtime", *THREAD, 1, 8)
+    assert roles_of(operator_that_reads, call) == ["operator", "wait for a queue"]
+
+
+def cuda_call(name: str, correlation: int) -> Slice:
+    """Make a call of CUDA's runtime, with the number by which other slices name it."""
+    arguments = b'{"correlation": %d}' % correlation
+    return Slice(name, "cuda_runtime", *THREAD, correlation, correlation + 1, arguments)
+
+
+def recorded_wait(kind: str, correlation: int, stream: int) -> Slice:
+    """Make what the profiler records of the wait that a call has made.
+
+    Waits for an event say that call 1 recorded the event, on stream 7.
+    """
+    arguments = {"correlation": correlation, "device": 0, "stream": stream}
+    if "Event" in kind:
+        arguments |= {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 1}
+    return Slice(kind, "cuda_sync", *THREAD, 8, 9, json.dumps(arguments).encode())
 
 
 def test_recorded_waits_are_tied_to_their_calls() -> None:
-    calls = (
-        "EventRecord",
-        "StreamWaitEvent",
-        "StreamSynchronize",
-        "EventSynchronize",
-        "DeviceSynchronize",
-    )
     slices = [
-        Slice(
-            f"cuda{name}",
-            "cuda_runtime",
-            *THREAD,
-            number,
-            number + 1,
-            b'{"correlation": %d}' % number,
-        )
-        for number, name in enumerate(calls, 1)
+        cuda_call("cudaEventRecord", 1),
+        cuda_call("cudaStreamWaitEvent", 2),
+        cuda_call("cudaStreamSynchronize", 3),
+        cuda_call("cudaEventSynchronize", 4),
+        cuda_call("cudaDeviceSynchronize", 5),
+        recorded_wait("Stream Sync", 3, stream=7),
+        recorded_wait("Context Sync", 5, stream=-1),
+        recorded_wait("Stream Wait Event", 2, stream=20),
+        recorded_wait("Event Sync", 4, stream=-1),
+        # Its call is not in the trace.
+        recorded_wait("Stream Sync", 99, stream=7),
     ]
-    arguments_of_event = {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 1}
-    for kind, correlation, stream in (
-        ("Stream Sync", 3, 7),
-        ("Context Sync", 5, -1),
-        ("Stream Wait Event", 2, 20),
-        ("Event Sync", 4, -1),
-        ("Stream Sync", 99, 7),
-    ):
-        arguments = {"correlation": correlation, "device": 0, "stream": stream}
-        if "Event" in kind:
-            arguments.update(arguments_of_event)
-        raw_arguments = json.dumps(arguments).encode()
-        slices.append(Slice(kind, "cuda_sync", *THREAD, 8, 9, raw_arguments))
-    found = host_calls(Slices.of(slices), {THREAD: "main"}, ["cuda_runtime"])
-    assert found.queues == ("main",)
-    assert dict(found.known_waits) == {
+    calls = host_calls(Slices.of(slices), {THREAD: "main"}, RUNTIME_CATEGORIES)
+    assert calls.queues == ("main",)
+    # The keys are the positions of calls, from 0 on. A call starts at its number, from 1 on.
+    assert dict(calls.known_waits) == {
         2: KnownWait("gpu:0", "stream 7"),
         3: KnownWait("gpu:0", "stream 7", recorded=1),
         4: KnownWait("gpu:0"),
     }
-    assert found.queue_waits == (QueueWait(2, ("gpu:0", "stream 20"), ("gpu:0", "stream 7"), 1),)
+    (queue_wait,) = calls.queue_waits
+    assert queue_wait == QueueWait(2, ("gpu:0", "stream 20"), ("gpu:0", "stream 7"), 1)
 
 
 def test_an_exchange_that_was_launched_before_the_recording_has_no_launch() -> None:

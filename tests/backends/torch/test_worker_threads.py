@@ -25,16 +25,23 @@ def ones(backend: Backend, device: int = 0) -> Array:
 
 
 def test_nothing_waits_for_what_it_does_not_need(gate: threading.Event) -> None:
-    def identity(x: Array) -> Array:
+    def wait_for_gate(x: Array) -> Array:
         gate.wait()
         return x
 
     backend = backends.load("torch", 2, "cpu", "async", 1)
     x, y = ones(backend), ones(backend, 1)
-    blocked = backend.launch(identity, x)
-    assert backend.to_numpy(backend.launch(backend.ops.add, y, 1.0)).sum() == 4
-    backend.launch(identity, y)
-    assert backend.to_numpy(backend.copy_to(x, backend.devices[1])).sum() == 2
+
+    # The first device is blocked, and the second one computes.
+    blocked = backend.launch(wait_for_gate, x)
+    increased = backend.launch(backend.ops.add, y, 1.0)
+    assert backend.to_numpy(increased).sum() == 4
+
+    # Both devices are blocked, and a copy goes from one to the other.
+    backend.launch(wait_for_gate, y)
+    copy = backend.copy_to(x, backend.devices[1])
+    assert backend.to_numpy(copy).sum() == 2
+
     assert not gate.is_set()
     gate.set()
     assert backend.to_numpy(blocked).sum() == 2
@@ -43,25 +50,31 @@ def test_nothing_waits_for_what_it_does_not_need(gate: threading.Event) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("engine", ["async", "sync"])
 def test_every_thread_that_computes_keeps_to_its_share_of_cores(threads: int, engine: str) -> None:
+    import torch
+
     backend = backends.load("torch", 2, "cpu", engine, threads)
     if engine == "async":
         # PyTorch gives a thread that has yet to compute the number that was set last, anywhere.
         backends.load("torch", 2, "cpu", engine, threads + 1)
-    import torch
 
-    for device in (0, 1):
-        counted = backend.launch(lambda x: x * torch.get_num_threads(), ones(backend, device))
+    def multiply_by_threads(x: Array) -> Array:
+        return x * torch.get_num_threads()
+
+    for device in range(2):
+        counted = backend.launch(multiply_by_threads, ones(backend, device))
         np.testing.assert_array_equal(backend.to_numpy(counted), [threads, threads])
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_dropping_a_backend_ends_its_threads(workers: int) -> None:
-    before = set(threading.enumerate())
-    backend: Backend | None = backends.load("torch", 2, "cpu", "async", 1, workers)
+    devices = 2
+    threads_before = set(threading.enumerate())
+    backend: Backend | None = backends.load("torch", devices, "cpu", "async", 1, workers)
     assert backend is not None
     backend.wait(backend.launch(backend.ops.relu, ones(backend)))
-    started = set(threading.enumerate()) - before
-    assert len(started) == 2 * (workers + 1)
+    started = set(threading.enumerate()) - threads_before
+    # Beside its workers each device has a thread that copies.
+    assert len(started) == devices * (workers + 1)
     del backend
     for thread in started:
         thread.join(timeout=60)
@@ -78,9 +91,10 @@ def fail(*_: Any) -> Any:
 def test_a_failure_names_the_device_that_failed(verb: str, workers: int) -> None:
     backend = backends.load("torch", 3, "cpu", "async", 1, workers)
     x = backend.launch(fail, ones(backend, 1))
+    # What other devices compute from the failed value fails too.
     for device in (2, 0):
-        x = backend.copy_to(x, backend.devices[device])
-        x = backend.launch(backend.ops.add, x, ones(backend, device))
+        copy = backend.copy_to(x, backend.devices[device])
+        x = backend.launch(backend.ops.add, copy, ones(backend, device))
     with pytest.raises(ComputationError, match="torch on cpu:2: ValueError: no"):
         if verb == "waitall":
             backend.waitall()

@@ -19,14 +19,15 @@ import weakref
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial, reduce
-from operator import or_
+from functools import partial
+from itertools import chain
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from tests.backends.torch.cuda.made_up_graphs import (
+    GraphAccess,
     MadeUpGraph,
     Part,
     address,
@@ -38,6 +39,7 @@ from tests.backends.torch.cuda.made_up_graphs import (
 from tests.backends.torch.cuda.made_up_lag import Lag, Lagging
 
 Known = Counter[int]
+"""By stream, how many of its first operations are known to be done."""
 GRADIENT = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
 
 
@@ -83,28 +85,38 @@ class MadeUpStream(MadeUpEvent):
             return MadeUpEvent(self.cuda, self.gpu, Known(self.known), Known(self.issued))
 
 
+class Access(NamedTuple):
+    """An operation, by name and by its number on its stream, that reads or writes some memory."""
+
+    part: Part
+    stream: MadeUpStream
+    number: int
+    writes: bool
+    name: str
+
+
 class Cuda:
     """What `torch.cuda` has, for some GPUs that are names; `races` are in words."""
 
     def __init__(self, gpus: int, seed: int) -> None:
         self.lock = threading.RLock()
-        self.dropped_by_others: deque[int] = deque()
         self.random = Random(seed)
         self.lag = Lag(self)
         self.races: list[str] = []
         self.seen_done = Known()
         self.gpus = gpus
         self.default_streams = [MadeUpStream(self, gpu, Known()) for gpu in range(gpus)]
-        self.here = threading.local()
+        self.of_thread = threading.local()
+        # By address of memory: its GPU, the stream that allocated it, the accesses to it, how many
+        # tensors use it, and the streams that were recorded as its users.
         self.on_gpu: dict[int, int] = {}
         self.allocated_on: dict[int, MadeUpStream] = {}
-        self.accesses: dict[int, list[tuple[Part, MadeUpStream, int, bool, str]]] = defaultdict(
-            list
-        )
+        self.accesses: dict[int, list[Access]] = defaultdict(list)
         self.users: Counter[int] = Counter()
         self.recorded: dict[int, set[MadeUpStream]] = defaultdict(set)
         # An address that came back would be taken for the memory that was there before.
         self.kept: dict[int, Any] = {}
+        self.dropped_by_others: deque[int] = deque()
         self.started = False
         self.events = 0
         self.broken: set[int] = set()
@@ -150,9 +162,9 @@ class Cuda:
             self.set_stream(before)
 
     def _current(self) -> list[MadeUpStream]:
-        if not hasattr(self.here, "streams"):
-            self.here.streams = list(self.default_streams)
-        return self.here.streams  # type: ignore[no-any-return]
+        if not hasattr(self.of_thread, "streams"):
+            self.of_thread.streams = list(self.default_streams)
+        return self.of_thread.streams  # type: ignore[no-any-return]
 
     def check(self, gpu: int) -> None:
         """Raise what CUDA raises, whatever it is asked, after an error on a GPU."""
@@ -165,17 +177,19 @@ class Cuda:
     def issued(self) -> set[str]:
         """Return the names of all accesses."""
         with self.lock:
-            return {name for memory in self.accesses.values() for *_, name in memory}
+            return {access.name for access in self._all_accesses()}
 
     def unfinished(self) -> set[str]:
         """Return the names of the accesses of which the host does not know that they are done."""
+        names = set()
         with self.lock:
-            accesses = [access for memory in self.accesses.values() for access in memory]
-            return {
-                name
-                for _, stream, number, _, name in accesses
-                if self.seen_done[id(stream)] < number
-            }
+            for access in self._all_accesses():
+                if self.seen_done[id(access.stream)] < access.number:
+                    names.add(access.name)
+        return names
+
+    def _all_accesses(self) -> Iterator[Access]:
+        return chain.from_iterable(self.accesses.values())
 
     def forget(self) -> None:
         """Forget all accesses, but not who waited for whom."""
@@ -190,28 +204,30 @@ class Cuda:
         stream: MadeUpStream | None,
         users: Collection[MadeUpStream] = (),
     ) -> None:
-        """Note a race where the access does not know of an earlier one that it conflicts with; it
-        waits for `users`.
+        """Note an access, and a race with each earlier one that it conflicts with and does not know
+        of. It waits for all that is known to the streams `users`; the host has no stream.
         """
-        if graph := recorded_here():
-            graph.accesses.append((part, writes, name))
+        graph = recorded_here()
+        if graph is not None:
+            graph.accesses.append(GraphAccess(part, writes, name))
             return
         known = self.seen_done if stream is None else stream.known | self.seen_done
-        waited_for = reduce(or_, (user.known for user in users), known)
-        for other, earlier, number, wrote, what in self.accesses[part.memory]:
-            meet = part.start < other.stop and other.start < part.stop
-            if (
-                meet
-                and (writes or wrote)
-                and earlier is not stream
-                and waited_for[id(earlier)] < number
-            ):
-                self.races.append(f"{name} does not wait for {what}")
-        if stream is not None:
-            stream.known = known | Known({id(stream): known[id(stream)] + 1})
-            self.accesses[part.memory].append(
-                (part, stream, stream.known[id(stream)], writes, name)
+        waited_for = Known(known)
+        for user in users:
+            waited_for |= user.known
+        for earlier in self.accesses[part.memory]:
+            overlap = part.start < earlier.part.stop and earlier.part.start < part.stop
+            conflict = overlap and (writes or earlier.writes)
+            # A stream keeps its operations in order.
+            is_ordered = (
+                earlier.stream is stream or waited_for[id(earlier.stream)] >= earlier.number
             )
+            if conflict and not is_ordered:
+                self.races.append(f"{name} does not wait for {earlier.name}")
+        if stream is not None:
+            number = known[id(stream)] + 1
+            stream.known = known | Known({id(stream): number})
+            self.accesses[part.memory].append(Access(part, stream, number, writes, name))
 
     def used(self, x: torch.Tensor, gpu: int | None) -> None:
         """Count a tensor among the users of its memory, which belongs to the stream that first uses
@@ -247,61 +263,66 @@ class Cuda:
             self.access(whole, True, "the next use of its memory", self.allocated_on[memory], users)
 
 
+def tensor_class(cuda: Cuda) -> type[torch.Tensor]:
+    """Make a class of tensors that know their GPU, and whose operators note what they access."""
+
+    class Tensor(torch.Tensor):
+        @property
+        def is_cuda(self) -> bool:
+            return address(self) in cuda.on_gpu
+
+        @property
+        def device(self) -> torch.device:
+            gpu = cuda.on_gpu.get(address(self))
+            return torch.device("cpu" if gpu is None else f"cuda:{gpu}")
+
+        def record_stream(self, stream: MadeUpStream) -> None:
+            assert self.is_cuda
+            cuda.recorded[address(self)].add(stream)
+
+        @classmethod
+        def __torch_function__(
+            cls,
+            func: Any,
+            types: Any,
+            args: tuple[Any, ...] = (),
+            kwargs: dict[str, Any] | None = None,
+        ) -> Any:
+            kwargs = kwargs or {}
+            if func is torch.Tensor.to and args[0].is_cuda:
+                # From one memory to another, though both are the host's here.
+                kwargs = {**kwargs, "copy": True}
+            # What is recorded in a graph is not computed.
+            lagging = nullcontext() if recorded_here() else Lagging(cuda.lag)
+            with cuda.lock:
+                with lagging:
+                    result = super().__torch_function__(func, types, args, kwargs)
+                if func == GRADIENT and result is not None:
+                    # PyTorch has made the gradient as a plain tensor.
+                    result = result.as_subclass(cls)
+                    cuda.used(result, cuda.on_gpu.get(address(args[0])))
+                elif func is torch._foreach_copy_:
+                    for out, x in zip(*args, strict=True):
+                        note_accesses(cuda, "copy_", (out, x), {"non_blocking": True}, out)
+                else:
+                    note_accesses(cuda, func.__name__, args, kwargs, result)
+            return result
+
+    return Tensor
+
+
 class MadeUpTorch:
     """PyTorch, but for its GPUs; tensors remember whose they are."""
 
     def __init__(self, gpus: int, seed: int) -> None:
-        self.cuda = cuda = Cuda(gpus, seed)
-
-        class Tensor(torch.Tensor):
-            @property
-            def is_cuda(self) -> bool:
-                return address(self) in cuda.on_gpu
-
-            @property
-            def device(self) -> torch.device:
-                gpu = cuda.on_gpu.get(address(self))
-                return torch.device("cpu" if gpu is None else f"cuda:{gpu}")
-
-            def record_stream(self, stream: MadeUpStream) -> None:
-                assert self.is_cuda
-                cuda.recorded[address(self)].add(stream)
-
-            @classmethod
-            def __torch_function__(
-                cls,
-                func: Any,
-                types: Any,
-                args: tuple[Any, ...] = (),
-                kwargs: dict[str, Any] | None = None,
-            ) -> Any:
-                if func is torch.Tensor.to and args[0].is_cuda:
-                    # From one memory to another, though both are the host's here.
-                    kwargs = {**(kwargs or {}), "copy": True}
-                # What is recorded in a graph is not computed.
-                lagging = nullcontext() if recorded_here() else Lagging(cuda.lag)
-                with cuda.lock:
-                    with lagging:
-                        result = super().__torch_function__(func, types, args, kwargs or {})
-                    if func == GRADIENT and result is not None:
-                        result = result.as_subclass(cls)
-                        cuda.used(result, cuda.on_gpu.get(address(args[0])))
-                    elif func is torch._foreach_copy_:
-                        for out, x in zip(*args, strict=True):
-                            noted(cuda, "copy_", (out, x), {"non_blocking": True}, out)
-                    else:
-                        noted(cuda, func.__name__, args, kwargs or {}, result)
-                return result
-
-        self.own = Tensor
+        self.cuda = Cuda(gpus, seed)
+        self.own = tensor_class(self.cuda)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
 
     def tensor(self, x: Any, device: str = "cpu") -> Any:
-        return self._new(
-            torch.tensor(x), None if device == "cpu" else int(device.removeprefix("cuda:"))
-        )
+        return self._new(torch.tensor(x), gpu_named(device))
 
     def empty(self, size: Any, dtype: torch.dtype, **_: bool) -> Any:
         return self._new(torch.empty(size, dtype=dtype), None)
@@ -311,9 +332,10 @@ class MadeUpTorch:
         kwargs.pop("pin_memory", None)
         with torch._C.DisableTorchFunctionSubclass():
             # Not just anything: labels are looked up while a graph is recorded, too.
-            made = torch.empty_like(x, **kwargs).fill_(float("nan") if x.is_floating_point() else 0)
-        gpu = {None: x.device.index, "cpu": None}.get(device, int((device or "")[5:] or 0))
-        return self._new(made, gpu)
+            filling = float("nan") if x.is_floating_point() else 0
+            plain = torch.empty_like(x, **kwargs).fill_(filling)
+        gpu = x.device.index if device is None else gpu_named(device)
+        return self._new(plain, gpu)
 
     def _new(self, plain: Any, gpu: int | None) -> Any:
         with self.cuda.lock:
@@ -322,7 +344,12 @@ class MadeUpTorch:
         return x
 
 
-def noted(
+def gpu_named(device: str) -> int | None:
+    """Return the index of the GPU that a name like "cuda:1" means; None for "cpu"."""
+    return None if device == "cpu" else int(device.removeprefix("cuda:"))
+
+
+def note_accesses(
     cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
 ) -> None:
     """Write down what an operator reads and writes; what gives a view of its argument does
@@ -330,36 +357,39 @@ def noted(
     """
     if isinstance(result, tuple):
         for part in result:
-            noted(cuda, name, args, kwargs, part)
+            note_accesses(cuda, name, args, kwargs, part)
     if not isinstance(result, torch.Tensor):
         return
-    taken = tensors(args)
-    read = [address(x) for x in taken]
-    written = address(result)
+    arguments = tensors(args)
+    read_memories = [address(x) for x in arguments]
+    result_memory = address(result)
+    is_view = result_memory in read_memories
     # `requires_grad_` is a mark, and writes nothing.
     in_place = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
     # The last is the source of a copy, on whose current stream it runs.
-    gpus = [cuda.on_gpu[memory] for memory in read if memory in cuda.on_gpu]
+    gpus = [cuda.on_gpu[memory] for memory in read_memories if memory in cuda.on_gpu]
     stream = cuda.current_stream(gpus[-1]) if gpus else None
-    between_gpus = [cuda.current_stream(gpu) for gpu in gpus if gpu != gpus[-1]]
+    other_streams = [cuda.current_stream(gpu) for gpu in gpus if gpu != gpus[-1]]
     for gpu in gpus:
         cuda.check(gpu)
     if stream is not None:
-        for other in between_gpus:
+        for other in other_streams:
             stream.wait_event(other.record_event())
-    if in_place or written not in read:
-        for part in {part_of(x) for x in taken} - {part_of(result)}:
+    if in_place or not is_view:
+        for part in {part_of(x) for x in arguments} - {part_of(result)}:
             cuda.access(part, False, name, stream)
         if in_place:
             cuda.access(part_of(result), True, name, stream)
     if not in_place:
         # `to` is how the host takes what it has waited for.
-        cuda.used(result, gpus[-1] if gpus and name != "to" else None)
-        if written not in read:
+        is_on_host = not gpus or name == "to"
+        cuda.used(result, None if is_on_host else gpus[-1])
+        if not is_view:
             cuda.access(part_of(result), True, name, stream)
     if stream is not None:
-        for other in between_gpus:
+        for other in other_streams:
             other.wait_event(stream.record_event())
-        on_host = any(memory not in cuda.on_gpu for memory in (*read, written))
-        if on_host and not kwargs.get("non_blocking"):
+        memories = [*read_memories, result_memory]
+        with_host = any(memory not in cuda.on_gpu for memory in memories)
+        if with_host and not kwargs.get("non_blocking"):
             stream.synchronize()

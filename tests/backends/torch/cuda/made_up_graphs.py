@@ -26,6 +26,14 @@ class Part(NamedTuple):
     stop: int
 
 
+class GraphAccess(NamedTuple):
+    """An operator of a graph, by name, that reads or writes a part of some memory."""
+
+    part: Part
+    writes: bool
+    name: str
+
+
 def address(x: torch.Tensor) -> int:
     """Return what stands for the memory of a tensor: its address, or that of the storage if it has
     no elements.
@@ -38,10 +46,12 @@ def address(x: torch.Tensor) -> int:
 def part_of(x: torch.Tensor) -> Part:
     """Return the memory of a tensor; what is between its elements counts."""
     with torch._C.DisableTorchFunctionSubclass():
-        last = sum(
-            (length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True)
-        )
-        size = (last + 1) * x.element_size() if x.numel() else 0
+        size = 0
+        if x.numel() > 0:
+            last_element = 0
+            for length, stride in zip(x.shape, x.stride(), strict=True):
+                last_element += (length - 1) * stride
+            size = (last_element + 1) * x.element_size()
         return Part(address(x), x.data_ptr(), x.data_ptr() + size)
 
 
@@ -53,9 +63,10 @@ class MadeUpGraph:
         self.gpu = -1
         self.replays = 0
         self.operators: list[Callable[[], None]] = []
-        self.accesses: list[tuple[Part, bool, str]] = []
+        self.accesses: list[GraphAccess] = []
 
     def replay(self) -> None:
+        """Issue all operators to the GPU's current stream."""
         with self.cuda.lock:
             self.replays += 1
             stream = self.cuda.current_stream(self.gpu)
@@ -78,20 +89,21 @@ class Recording(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
-            result = func(*args, **(kwargs or {}))
-            taken = {address(x) for x in tensors((args, tuple((kwargs or {}).values())))}
-            made = [(place, x) for place, x in enumerate(tree_leaves(result)) if _is_new(x, taken)]
-            for _, x in made:
+            result = func(*args, **kwargs)
+            new_tensors = new_tensors_in(result, args, kwargs)
+            for x in new_tensors.values():
                 if x.is_floating_point():
                     x.fill_(float("nan"))
 
-        def again() -> None:
-            computed = list(tree_leaves(func(*args, **(kwargs or {}))))
-            for place, x in made:
-                x.copy_(computed[place])
+        def compute_again() -> None:
+            """Compute from what the arguments hold now, into the results of the recording."""
+            leaves = list(tree_leaves(func(*args, **kwargs)))
+            for position, x in new_tensors.items():
+                x.copy_(leaves[position])
 
-        self.graph.operators.append(again)
+        self.graph.operators.append(compute_again)
         return result
 
 
@@ -106,16 +118,18 @@ def recording(
         if cuda.is_recording:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         cuda.is_recording = True
-    graph.gpu, _here.graph = stream.gpu, graph
-    before = cuda.current_stream(stream.gpu)
+    graph.gpu = stream.gpu
+    _here.graph = graph
+    stream_before = cuda.current_stream(stream.gpu)
     cuda.set_stream(stream)
     try:
         with Recording(graph):
             yield
         # As PyTorch does: not where the recording has failed.
-        cuda.set_stream(before)
+        cuda.set_stream(stream_before)
     finally:
-        cuda.is_recording, _here.graph = False, None
+        cuda.is_recording = False
+        _here.graph = None
         cuda.graphs.append(graph)
 
 
@@ -129,5 +143,14 @@ def tensors(value: Any) -> list[torch.Tensor]:
     return [x for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
 
 
-def _is_new(x: Any, taken: set[int]) -> bool:
-    return isinstance(x, torch.Tensor) and address(x) not in taken
+def new_tensors_in(
+    result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[int, torch.Tensor]:
+    """Return the tensors of a result that are no views of the arguments, by position in it."""
+    arguments = tensors((args, tuple(kwargs.values())))
+    memories_of_arguments = {address(x) for x in arguments}
+    return {
+        position: leaf
+        for position, leaf in enumerate(tree_leaves(result))
+        if isinstance(leaf, torch.Tensor) and address(leaf) not in memories_of_arguments
+    }

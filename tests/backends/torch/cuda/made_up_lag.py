@@ -8,62 +8,75 @@ gets other numbers than NumPy's.
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from backends.arrays import tree_leaves
-from tests.backends.torch.cuda.made_up_graphs import address, tensors
+from tests.backends.torch.cuda.made_up_graphs import address, new_tensors_in, tensors
 
 if TYPE_CHECKING:
     from tests.backends.torch.cuda.made_up_cuda import Cuda, MadeUpStream
 
 Issued = Counter[int]
-"""How many operators, by stream."""
+"""By stream, how many of its first operators are meant."""
+
+
+class WaitingOperator(NamedTuple):
+    """An operator that is not computed yet, and which operators it comes behind."""
+
+    behind: Issued
+    compute: Callable[[], object]
 
 
 class Lag:
-    """The operators of all streams that are not computed yet."""
+    """The operators of all streams that are not computed yet.
+
+    Streams are keys by `id`.
+    """
 
     def __init__(self, cuda: "Cuda") -> None:
         self.cuda = cuda
-        self.waiting: defaultdict[int, deque[tuple[Issued, Callable[[], object]]]] = defaultdict(
-            deque
-        )
+        self.waiting: defaultdict[int, deque[WaitingOperator]] = defaultdict(deque)
         self.computed = Issued()
         self.gpus: dict[int, int] = {}
-        """Of results that are in the middle of a function, by address."""
+        """The GPUs of results that are in the middle of a function, by address."""
         self.kept: list[Any] = []
 
     def issue(self, stream: "MadeUpStream", compute: Callable[[], object]) -> None:
-        """Put an operator behind all that its stream waits for."""
-        self.waiting[id(stream)].append((Issued(stream.issued), compute))
+        """Put an operator behind all that its stream waits for; compute some others by chance."""
+        self.waiting[id(stream)].append(WaitingOperator(Issued(stream.issued), compute))
         stream.issued[id(stream)] += 1
         while self.cuda.random.random() < 0.4:
-            streams = [key for key, operators in self.waiting.items() if operators]
-            if streams:
-                key = self.cuda.random.choice(streams)
-                self.compute(Issued({key: self.computed[key] + 1}))
+            busy_streams = [key for key, operators in self.waiting.items() if operators]
+            if busy_streams:
+                key = self.cuda.random.choice(busy_streams)
+                with_next = self.computed[key] + 1
+                self.compute(Issued({key: with_next}))
 
     def compute(self, until: Issued) -> None:
-        """Compute what is issued, as far as this."""
+        """Compute the first operators of each stream, up to these numbers."""
         for key, count in until.items():
             while self.computed[key] < count:
-                before, operator = self.waiting[key].popleft()
-                self.compute(Issued({k: n for k, n in before.items() if k != key}))
+                operator = self.waiting[key].popleft()
+                # Its own stream's earlier operators are computed already.
+                behind_other_streams = Issued(operator.behind)
+                del behind_other_streams[key]
+                self.compute(behind_other_streams)
                 with (
                     torch._C.DisableTorchFunctionSubclass(),
                     torch.no_grad(),
                     # What autograd keeps was not overwritten: it is computed only now.
                     torch._C._AutoDispatchBelowADInplaceOrView(),
                 ):
-                    operator()
+                    operator.compute()
                 self.computed[key] += 1
 
     def gpu_of(self, x: torch.Tensor) -> int | None:
         """Return the GPU of a tensor; None on the host."""
-        return self.gpus.get(address(x), self.cuda.on_gpu.get(address(x)))
+        memory = address(x)
+        return self.gpus.get(memory, self.cuda.on_gpu.get(memory))
 
 
 class Lagging(TorchDispatchMode):
@@ -75,15 +88,21 @@ class Lagging(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         lag, kwargs = self.lag, kwargs or {}
-        taken = tensors((args, tuple(kwargs.values())))
-        gpus = [gpu for x in taken if (gpu := lag.gpu_of(x)) is not None]
+        gpus = []
+        for x in tensors((args, tuple(kwargs.values()))):
+            gpu = lag.gpu_of(x)
+            if gpu is not None:
+                gpus.append(gpu)
         if not gpus:
             return func(*args, **kwargs)
-        # A copy between GPUs runs on the source's stream, and both wait for each other.
-        stream, *others = [lag.cuda.current_stream(gpu) for gpu in dict.fromkeys(reversed(gpus))]
-        for other in others:
+        # A copy between GPUs runs on the stream of its source, the last tensor, and the two streams
+        # wait for each other.
+        last_gpu_first = dict.fromkeys(reversed(gpus))
+        stream, *other_streams = [lag.cuda.current_stream(gpu) for gpu in last_gpu_first]
+        for other in other_streams:
             stream.issued |= other.issued
         if func is torch.ops.aten._local_scalar_dense.default:
+            # The host asks for a number, so it waits.
             lag.compute(stream.issued)
             return func(*args, **kwargs)
         if func._schema.is_mutable:
@@ -91,7 +110,7 @@ class Lagging(TorchDispatchMode):
             lag.issue(stream, lambda: func(*args, **kwargs))
         else:
             result = self._result(stream, gpus[-1], func, args, kwargs)
-        for other in others:
+        for other in other_streams:
             other.issued |= stream.issued
         return result
 
@@ -99,13 +118,8 @@ class Lagging(TorchDispatchMode):
         """Return a result of the right shapes that holds no numbers yet, or views."""
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **kwargs)
-            shared = {address(x) for x in tensors((args, tuple(kwargs.values())))}
-            made = [
-                (place, x)
-                for place, x in enumerate(tree_leaves(result))
-                if isinstance(x, torch.Tensor) and address(x) not in shared
-            ]
-            for _, x in made:
+            new_tensors = new_tensors_in(result, args, kwargs)
+            for x in new_tensors.values():
                 self.lag.kept.append(x.untyped_storage())
                 if kwargs.get("device") is None:
                     self.lag.gpus[address(x)] = gpu
@@ -114,10 +128,10 @@ class Lagging(TorchDispatchMode):
                     x.fill_(float("nan"))
 
         def compute() -> None:
-            computed = list(tree_leaves(func(*args, **kwargs)))
-            for place, x in made:
-                x.copy_(computed[place])
+            leaves = list(tree_leaves(func(*args, **kwargs)))
+            for position, x in new_tensors.items():
+                x.copy_(leaves[position])
 
-        if made:
+        if new_tensors:
             self.lag.issue(stream, compute)
         return result

@@ -21,21 +21,25 @@ VECTOR = np.ones(2, np.float32)
 
 
 def ones(backend: Backend, device: Device) -> Array:
+    """Load two ones on a device."""
     return backend.asarray(VECTOR, device)
 
 
-def issue(backend: Backend, cuda: Any, what: str, x: Array) -> Array:
-    """Launch what the made-up GPUs call `what` in their notes, and have in their queues then."""
-    result = backend.launch({"pow": lambda y: y.pow(2), "exp": lambda y: y.exp()}[what], x)
-    assert what in cuda.issued()
+OPERATORS: dict[str, Callable[[Any], Any]] = {"pow": lambda y: y.pow(2), "exp": lambda y: y.exp()}
+
+
+def issue(backend: Backend, cuda: Any, operator: str, x: Array) -> Array:
+    """Launch an operator, and return its result when it is in a GPU's queue."""
+    result = backend.launch(OPERATORS[operator], x)
+    assert operator in cuda.issued()
     return result
 
 
-def until_issued(cuda: Any, what: str) -> None:
-    """Block until it is issued: a CPU device's thread copies from there."""
+def until_issued(cuda: Any, operator: str) -> None:
+    """Block until an operator is issued: copies from a CPU device are issued by its thread."""
     deadline = monotonic() + 20
-    while what not in cuda.issued():
-        assert monotonic() < deadline, f"{what} was never issued"
+    while operator not in cuda.issued():
+        assert monotonic() < deadline, f"{operator} was never issued"
         sleep(0.001)
 
 
@@ -54,70 +58,73 @@ def test_waiting_is_for_the_value_alone(on_made_up_gpus: Load) -> None:
 @pytest.mark.parametrize(
     ("names", "source", "target"),
     [
-        ("gpu:1,gpu:0", 0, 1),
-        ("gpu:1,gpu:0", 0, 0),
-        ("gpu:0/0,gpu:0/1", 0, 1),
-        ("cpu:1,gpu:0", 0, 1),
-        ("cpu:1,gpu:0", 1, 0),
-        ("gpu:0", HOST, 0),
-        ("gpu:0", 0, HOST),
+        ("gpu:1,gpu:0", "gpu:1", "gpu:0"),
+        ("gpu:1,gpu:0", "gpu:1", "gpu:1"),
+        ("gpu:0/0,gpu:0/1", "gpu:0/0", "gpu:0/1"),
+        ("cpu:1,gpu:0", "cpu:1", "gpu:0"),
+        ("cpu:1,gpu:0", "gpu:0", "cpu:1"),
+        ("gpu:0", str(HOST), "gpu:0"),
+        ("gpu:0", "gpu:0", str(HOST)),
     ],
 )
 @pytest.mark.parametrize("into", ["buffer", "new memory"])
 def test_a_copy_and_what_is_computed_beside_it_do_not_wait_for_each_other(
-    on_made_up_gpus: Load, names: str, source: int | Device, target: int | Device, into: str
+    on_made_up_gpus: Load, names: str, source: str, target: str, into: str
 ) -> None:
     backend, cuda = on_made_up_gpus(names)
-    start, there = (
-        place if isinstance(place, Device) else backend.devices[place] for place in (source, target)
-    )
-    on_gpus = [device for device in backend.devices if device.kind == "gpu"]
-    x, out, *others = (backend.wait(ones(backend, device)) for device in (start, there, *on_gpus))
+    by_name = {str(device): device for device in (*backend.devices, HOST)}
+    source_device, target_device = by_name[source], by_name[target]
+    gpus = [device for device in backend.devices if device.kind == "gpu"]
+    x = backend.wait(ones(backend, source_device))
+    buffer = backend.wait(ones(backend, target_device)) if into == "buffer" else None
+    beside = [backend.wait(ones(backend, gpu)) for gpu in gpus]
+
+    # The copy is waited for, and what is computed beside it is not done.
     cuda.forget()
-    for other in others:
-        issue(backend, cuda, "pow", other)
-    out = backend.wait(backend.copy_to(x, there, out=out if into == "buffer" else None))
+    for y in beside:
+        issue(backend, cuda, "pow", y)
+    copy = backend.wait(backend.copy_to(x, target_device, out=buffer))
     assert "pow" in cuda.unfinished()
     assert "copy_" not in cuda.unfinished()
+
+    # What is computed beside the copy is waited for, and the copy is not done.
     backend.waitall()
     cuda.forget()
-    copy = backend.copy_to(x, there, out=out if into == "buffer" else None)
+    copy = backend.copy_to(x, target_device, out=copy if into == "buffer" else None)
     until_issued(cuda, "copy_")
-    backend.wait(tuple(issue(backend, cuda, "exp", other) for other in others))
+    computed = [issue(backend, cuda, "exp", y) for y in beside]
+    backend.wait(tuple(computed))
     assert "exp" not in cuda.unfinished()
     # A thread that copies from or to ordinary memory may have issued nothing yet, or have
     # waited for the copy itself.
-    is_by_thread = any(place.kind == "cpu" and place != HOST for place in (start, there))
+    is_by_thread = "cpu:1" in (source, target)
     assert "copy_" in cuda.unfinished() or is_by_thread
     backend.wait(copy)
     assert "copy_" not in cuda.unfinished()
     assert cuda.races == []
 
 
-@pytest.mark.parametrize(
-    ("names", "awaited"),
-    [
-        ("gpu:1,gpu:0", "reader"),
-        ("gpu:0/0,gpu:0/1", "reader"),
-        ("gpu:1,gpu:0", "source"),
-        ("gpu:0/0,gpu:0/1", "source"),
-        ("gpu:0,cpu:1", "source"),
-    ],
-)
-def test_a_copy_waits_for_its_source_and_for_who_reads_its_buffer_alone(
-    on_made_up_gpus: Load, names: str, awaited: str
-) -> None:
+@pytest.mark.parametrize("names", ["gpu:1,gpu:0", "gpu:0/0,gpu:0/1"])
+def test_a_copy_waits_for_who_reads_its_buffer_alone(on_made_up_gpus: Load, names: str) -> None:
     backend, cuda = on_made_up_gpus(names)
     source, target = backend.devices
-    x, out, other = (
-        ones(backend, d) for d in (source, target, target if awaited == "reader" else source)
-    )
-    computed = issue(backend, cuda, "exp", out if awaited == "reader" else x)
+    x, buffer, other = ones(backend, source), ones(backend, target), ones(backend, target)
+    issue(backend, cuda, "exp", buffer)
     issue(backend, cuda, "pow", other)
-    if awaited == "reader":
-        backend.wait(backend.copy_to(x, target, out=out))
-    else:
-        backend.wait(backend.copy_to(computed, target))
+    backend.wait(backend.copy_to(x, target, out=buffer))
+    assert "exp" not in cuda.unfinished()
+    assert "pow" in cuda.unfinished()
+    assert cuda.races == []
+
+
+@pytest.mark.parametrize("names", ["gpu:1,gpu:0", "gpu:0/0,gpu:0/1", "gpu:0,cpu:1"])
+def test_a_copy_waits_for_its_source_alone(on_made_up_gpus: Load, names: str) -> None:
+    backend, cuda = on_made_up_gpus(names)
+    source, target = backend.devices
+    x, other = ones(backend, source), ones(backend, source)
+    computed = issue(backend, cuda, "exp", x)
+    issue(backend, cuda, "pow", other)
+    backend.wait(backend.copy_to(computed, target))
     assert "exp" not in cuda.unfinished()
     assert "pow" in cuda.unfinished()
     assert cuda.races == []
@@ -139,7 +146,8 @@ def test_events_serve_again_when_nothing_waits_for_them_any_more(on_made_up_gpus
         backend.copy_to(backend.launch(backend.ops.add, x, 1.0), backend.devices[1])
     kept = [ones(backend, backend.devices[0]) for _ in range(10)]
     assert 10 <= cuda.events < 30
-    assert len({id(x.end._event) for x in kept}) == 10
+    events_of_kept = {id(x.end._event) for x in kept}
+    assert len(events_of_kept) == 10
     assert cuda.races == []
 
 
@@ -154,17 +162,22 @@ EVERYWHERE = pytest.mark.parametrize("names", ["gpu:0/0,gpu:0/1", "cpu:1,gpu:0",
 
 
 def on_gpu_and_host(backend: Backend) -> tuple[Array, Array]:
-    gpu = next(device for device in reversed(backend.devices) if device.kind == "gpu")
-    return ones(backend, gpu), ones(backend, HOST)
+    """Load ones on the last GPU and on the host."""
+    *_, last_gpu = (device for device in backend.devices if device.kind == "gpu")
+    return ones(backend, last_gpu), ones(backend, HOST)
+
+
+def on_host_and_gpu(backend: Backend) -> tuple[Array, Array]:
+    """Load ones on the host and on the last GPU."""
+    gpu_array, host_array = on_gpu_and_host(backend)
+    return host_array, gpu_array
 
 
 REFUSED: dict[str, Callable[[Backend, Array], object]] = {
     "copy into memory elsewhere": lambda b, x: b.copy_to(x, HOST, out=ones(b, b.devices[0])),
     "copy of no array": lambda b, _: b.copy_to(1.0, b.devices[0]),
     "launch on a GPU and the host": lambda b, _: b.launch(b.ops.add, *on_gpu_and_host(b)),
-    "launch on the host and a GPU": lambda b, _: b.launch(
-        lambda pair: pair, on_gpu_and_host(b)[::-1]
-    ),
+    "launch on the host and a GPU": lambda b, _: b.launch(lambda pair: pair, on_host_and_gpu(b)),
     "sum of a value of several devices": lambda b, x: b.allreduce([on_gpu_and_host(b), (x, x)]),
 }
 """What the protocol's tests do not ask."""
@@ -184,16 +197,17 @@ def test_an_error_names_the_device_that_failed(on_made_up_gpus: Load, names: str
     def fail(_: object) -> None:
         raise ZeroDivisionError("made up")
 
-    for place in range(len(names.split(","))):
+    device_count = len(names.split(","))
+    for place in range(device_count):
         backend, _ = on_made_up_gpus(names)
         failing = backend.devices[place]
         with pytest.raises(
             ComputationError, match=rf"^torch on {failing}: ZeroDivisionError: made up$"
         ):
-            made = backend.launch(fail, ones(backend, failing))
+            value = backend.launch(fail, ones(backend, failing))
             for device in (*backend.devices, HOST):
-                made = backend.copy_to(made, device)
-            backend.wait(made)
+                value = backend.copy_to(value, device)
+            backend.wait(value)
         with pytest.raises(ComputationError, match="refuses further work"):
             backend.waitall()
 
@@ -217,11 +231,13 @@ def test_a_gpu_that_breaks_down_is_named(on_made_up_gpus: Load, names: str, verb
     broken: Device = backend.devices[0]
     x = backend.launch(backend.ops.add, ones(backend, broken), 1.0)
     backend.wait(x)
+
     # A kernel's error is found by whoever asks next, whatever that is.
     cuda.broken.add(broken.index)
+
     # If a copy between GPUs fails, CUDA does not say on which of them.
-    between = "copy_to", "allreduce"
-    named = "gpu:[01]" if verb in between and backend.devices[-1].kind == "gpu" else broken
+    is_between_gpus = verb in ("copy_to", "allreduce") and names == "gpu:1,gpu:0"
+    named = "gpu:[01]" if is_between_gpus else "gpu:1"
     with pytest.raises(
         ComputationError, match=rf"^torch on {named}: RuntimeError: CUDA error: made up$"
     ):
@@ -234,6 +250,7 @@ def test_a_gpu_that_breaks_down_is_named(on_made_up_gpus: Load, names: str, verb
 def test_a_gpu_that_breaks_down_while_all_is_awaited_is_named(
     on_made_up_gpus: Load, monkeypatch: pytest.MonkeyPatch, awaited: str
 ) -> None:
+    """The error comes when the end of the last launch is awaited, or later, when the stream is."""
     from tests.backends.torch.cuda import made_up_cuda
 
     def fail(_: object) -> None:
@@ -241,7 +258,8 @@ def test_a_gpu_that_breaks_down_while_all_is_awaited_is_named(
 
     backend, _ = on_made_up_gpus("gpu:1")
     backend.launch(backend.ops.add, ones(backend, backend.devices[0]), 1.0)
-    monkeypatch.setattr(getattr(made_up_cuda, awaited), "synchronize", fail)
+    class_of_awaited = getattr(made_up_cuda, awaited)
+    monkeypatch.setattr(class_of_awaited, "synchronize", fail)
     with pytest.raises(
         ComputationError, match=r"^torch on gpu:1: RuntimeError: CUDA error: made up$"
     ):

@@ -4,8 +4,6 @@ collective.
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.conftest import RunPython
 
 BEFORE = """
@@ -46,42 +44,58 @@ for _ in range(300):
     for total in backend.allreduce(values):
         assert backend.to_numpy(total).tolist() == [3, 3, 3]
 assert backend.to_numpy(others[0]).shape == (3,)
-print(interrupted)
+print(interrupted, "interrupted")
 """
 THREADS_WITH_DATA_OF_THEIR_OWN = """
 sys.setswitchinterval(1e-6)
-found = []
+results = []
 
 def sum_up(order):
     values = ones(order)
     for _ in range(200):
-        values = [backend.launch(ops.multiply, value, 1 / 3) for value in backend.allreduce(values)]
-    found.extend(round(float(backend.to_numpy(value)[0])) for value in values)
+        sums = backend.allreduce(values)
+        values = [backend.launch(ops.multiply, total, 1 / 3) for total in sums]
+    for value in values:
+        results.append(round(float(backend.to_numpy(value)[0])))
 
 def go_round(order):
     value = ones(order)[0]
     for step in range(1000):
         value = backend.copy_to(value, order[step % 3])
-    found.append(int(backend.to_numpy(value)[0]))
+    results.append(int(backend.to_numpy(value)[0]))
 
-works = [(sum_up, devices), (sum_up, devices[::-1]), (go_round, devices), (go_round, devices[::-1])]
-threads = [threading.Thread(target=work, args=(order,), daemon=True) for work, order in works]
+threads = [
+    threading.Thread(target=work, args=(order,), daemon=True)
+    for work in (sum_up, go_round)
+    for order in (devices, devices[::-1])
+]
 for thread in threads:
     thread.start()
 for thread in threads:
     thread.join(100)
-print(sum(found), len(found))
+print(results)
 """
 
 
-@pytest.mark.parametrize(
-    ("program", "printed"),
-    [(CTRL_C_AT_ANY_MOMENT, "300\n"), (THREADS_WITH_DATA_OF_THEIR_OWN, "8 8\n")],
-)
-def test_nobody_waits_for_a_part_that_never_comes(
-    program: str, printed: str, require: Callable[[str], None], run_python: RunPython
+def output_of(run_python: RunPython, program: str) -> str:
+    """Return what a program prints with one worker for each device, and then with two."""
+    code = ""
+    for workers in (1, 2):
+        code += (BEFORE + program).format(workers=workers)
+    return run_python(code).stdout
+
+
+def test_ctrl_c_leaves_no_part_of_a_collective_out(
+    require: Callable[[str], None], run_python: RunPython
 ) -> None:
-    """With one worker for each device, and with two."""
     require("torch")
-    code = "".join((BEFORE + program).format(workers=workers) for workers in (1, 2))
-    assert run_python(code).stdout == 2 * printed
+    assert output_of(run_python, CTRL_C_AT_ANY_MOMENT) == "300 interrupted\n" * 2
+
+
+def test_threads_with_data_of_their_own_do_not_wait_for_each_other(
+    require: Callable[[str], None], run_python: RunPython
+) -> None:
+    require("torch")
+    # Two threads sum ones on three devices, and divide by three; two copy a one from device to
+    # device.
+    assert output_of(run_python, THREADS_WITH_DATA_OF_THEIR_OWN) == f"{[1] * 8}\n" * 2

@@ -28,10 +28,12 @@ SHORTLY = 0.05
 
 
 def stream(device: Device = FIRST) -> WorkerStream:
+    """Make a stream with one thread, on any core."""
     return WorkerStream(device, f"{device} test", set(), lambda: None)
 
 
 def pool(device: Device = FIRST) -> PooledStream:
+    """Make a stream with two threads, on any cores."""
     return PooledStream(device, f"{device} pool", set(), lambda: None, 2)
 
 
@@ -47,31 +49,44 @@ def test_an_announced_item_is_there_before_the_rest() -> None:
     reader = stream(SECOND).submit(lambda item: f"{item} and read", future[1][0])
     assert reader.result() == "early and read"
     assert "pending" in repr(future)
+
     gate.set()
-    assert resolve((future[0], future[1][1], future[1])) == ("value", "late", ("early", "late"))
+    assert resolve(future[0]) == "value"
+    assert resolve(future[1][1]) == "late"
+    assert resolve(future[1]) == ("early", "late")
+    assert resolve((future[0], (future[1][1],))) == ("value", ("late",))
     with pytest.raises(TypeError, match="not iterable"):
         iter(future)
 
 
 def test_who_waits_for_an_item_gets_it_or_what_prevented_it() -> None:
     gate = threading.Event()
-    futures = [
-        stream().submit(fn)
-        for fn in (lambda: gate.wait() and ("a", "b"), lambda: gate.wait() and 1 // 0)
-    ]
-    made, failed = (stream(SECOND).submit(lambda item: item, future[1]) for future in futures)
+
+    def make() -> tuple[str, str]:
+        gate.wait()
+        return "a", "b"
+
+    def fail() -> None:
+        gate.wait()
+        raise ZeroDivisionError
+
+    made = stream().submit(make)
+    failed = stream().submit(fail)
+    reader_of_made = stream(SECOND).submit(lambda item: item, made[1])
+    reader_of_failed = stream(SECOND).submit(lambda item: item, failed[1])
     gate.set()
-    assert made.result() == "b"
+    assert reader_of_made.result() == "b"
     with pytest.raises(Failure, match="ZeroDivisionError"):
-        failed.result()
+        reader_of_failed.result()
 
 
 def test_thousands_of_items_are_all_delivered() -> None:
     # A wake-up that is lost now and then would hang here.
     producer, consumer = stream(FIRST), stream(SECOND)
     pairs = [producer.submit(lambda number=number: (number, -number)) for number in range(5000)]
-    items = [consumer.submit(lambda item: item, pair[1]) for pair in pairs]
-    assert [item.result() for item in items] == [-number for number in range(5000)]
+    second_items = [consumer.submit(lambda item: item, pair[1]) for pair in pairs]
+    for number, second_item in enumerate(second_items):
+        assert second_item.result() == -number
 
 
 def test_the_device_is_that_of_the_first_future_however_deep() -> None:
@@ -84,41 +99,48 @@ def test_the_device_is_that_of_the_first_future_however_deep() -> None:
 
 def test_a_dropped_result_is_freed_at_once() -> None:
     worker = stream()
-    made: list[weakref.ref[set[int]]] = []
+    references: list[weakref.ref[set[int]]] = []
 
     def make() -> set[int]:
-        made.append(weakref.ref(array := {1}))
-        return array
+        result = {1}
+        references.append(weakref.ref(result))
+        return result
 
     worker.submit(make)
+    # When a second task is done, the worker has let go of the first one's result.
     worker.submit(lambda: None).result()
-    assert made[0]() is None
+    (reference,) = references
+    assert reference() is None
 
 
 def test_a_collective_is_done_when_all_of_its_parts_are() -> None:
     gate, streams = threading.Event(), [stream(FIRST), stream(SECOND)]
-    taken: list[int] = []
+    parts_done: list[int] = []
 
-    def take(values: tuple[bytearray, ...], part: int) -> None:
+    def add_ten(values: tuple[bytearray, ...], part: int) -> None:
         if part == 1:
             gate.wait()
-        taken.append(part)
+        parts_done.append(part)
         values[0][part] += 10
 
     memory = bytearray(2)
-    first, second = submit_collective(streams, take, (memory, memory))
+    first, second = submit_collective(streams, add_ten, (memory, memory))
     assert "pending" in repr(first)
+
     gate.set()
-    assert first.result() is second.result() is memory
-    assert (sorted(taken), list(memory)) == ([0, 1], [10, 10])
+    assert first.result() is memory
+    assert second.result() is memory
+    assert sorted(parts_done) == [0, 1]
+    assert list(memory) == [10, 10]
 
 
 def test_a_part_that_fails_fails_the_collective_on_every_stream() -> None:
-    def take(_: tuple[int, ...], part: int) -> None:
+    def fail_in_second_part(_: tuple[int, ...], part: int) -> None:
         if part == 1:
             raise ValueError("no part of mine")
 
-    for result in submit_collective([stream(FIRST), stream(SECOND)], take, (1, 2)):
+    streams = [stream(FIRST), stream(SECOND)]
+    for result in submit_collective(streams, fail_in_second_part, (1, 2)):
         with pytest.raises(Failure, match="no part of mine"):
             result.result()
 
@@ -128,75 +150,89 @@ def test_a_worker_that_cannot_be_prepared_fails_its_tasks_and_collectives() -> N
         raise OSError("no such core")
 
     broken, sound = WorkerStream(FIRST, "broken", set(), prepare), stream(SECOND)
-    futures = [broken.submit(int), *submit_collective([sound, broken], lambda *_: None, (1, 2))]
-    for future in futures:
+    task = broken.submit(int)
+    results_of_collective = submit_collective([sound, broken], lambda *_: None, (1, 2))
+    for future in (task, *results_of_collective):
         with pytest.raises(Failure, match="no such core") as caught:
             future.result()
         assert caught.value.device == FIRST
+    # Barriers do not wait for what will never be done.
     broken.barrier()()
     sound.barrier()()
 
 
 def test_tasks_of_a_pool_begin_in_order() -> None:
-    worker, gate, ran = pool(), threading.Event(), []
+    worker, gate = pool(), threading.Event()
+    numbers_in_order_of_tasks: list[int] = []
+    # The first task keeps one of the two threads: the other one runs all tasks behind it.
     blocked = worker.submit(gate.wait)
-    futures = [worker.submit(ran.append, number) for number in range(100)]
+    futures = [worker.submit(numbers_in_order_of_tasks.append, number) for number in range(100)]
     futures[-1].result()
-    assert ran == list(range(100))
+    assert numbers_in_order_of_tasks == list(range(100))
     gate.set()
     blocked.result()
 
 
 @pytest.mark.parametrize("consumer", ["the same stream", "another", "another pool"])
-@pytest.mark.parametrize("item", [False, True])
-def test_a_consumer_comes_after_all_readers_not_the_last_alone(consumer: str, item: bool) -> None:
+@pytest.mark.parametrize("reads_item", [False, True])
+def test_a_consumer_comes_after_all_readers_not_the_last_alone(
+    consumer: str, reads_item: bool
+) -> None:
     worker, gate = pool(), threading.Event()
     streams = {"the same stream": worker, "another": stream(SECOND), "another pool": pool(SECOND)}
 
     def read_slowly(x: Any) -> list[int]:
+        """Wait for the gate, and copy the first of the two lists."""
         gate.wait()
-        return list(x) if item else list(x[0])
+        first_list = x if reads_item else x[0]
+        return list(first_list)
 
     value = worker.submit(lambda: ([1], [2]))
-    read = value[0] if item else value
-    slow = worker.submit(read_slowly, read)
+    read = value[0] if reads_item else value
+    slow_copy = worker.submit(read_slowly, read)
     # Another thread of the pool reads meanwhile.
     worker.submit(lambda _: None, read).result()
     overwritten = streams[consumer].submit_consuming(lambda x: x[0].append(3), value)
     time.sleep(SHORTLY)
     gate.set()
-    assert slow.result() == [1]
+    assert slow_copy.result() == [1]
     overwritten.result()
     assert resolve(value[0]) == [1, 3]
 
 
 def test_the_barrier_of_a_pool_waits_for_all_tasks_before_it_and_none_behind() -> None:
-    worker, gate, later = pool(), threading.Event(), threading.Event()
-    slow = worker.submit(gate.wait)
+    worker, gate, gate_behind = pool(), threading.Event(), threading.Event()
+    slow_task = worker.submit(gate.wait)
     worker.submit(lambda: None).result()
     wait_until_done = worker.barrier()
-    blocked = worker.submit(later.wait)
+    task_behind = worker.submit(gate_behind.wait)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(wait_until_done)
         time.sleep(SHORTLY)
         assert not waiting.done()
         gate.set()
         waiting.result(timeout=20)
-    assert slow.result() is True
-    assert "pending" in repr(blocked)
-    later.set()
+    assert slow_task.result() is True
+    assert "pending" in repr(task_behind)
+    gate_behind.set()
 
 
 def test_many_threads_may_submit_to_one_pool() -> None:
     # Tasks that wait for numbers behind them in the queue would hang here.
     worker = pool()
 
+    def append(numbers: list[int], number: int) -> list[int]:
+        numbers.append(number)
+        return numbers
+
     def consume_and_read(start: int) -> int:
+        """Append the length of a list of one number to the list, 200 times; return its length."""
         value: Future = worker.submit(lambda: [start])
         for _ in range(200):
-            read = worker.submit(len, value)
-            value = worker.submit_consuming(lambda cell, n: [cell.append(n), cell][1], value, read)
+            length = worker.submit(len, value)
+            value = worker.submit_consuming(append, value, length)
         return len(value.result())
 
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(consume_and_read, range(4))) == [201] * 4
+        lengths = list(threads.map(consume_and_read, range(4)))
+    assert lengths == [201] * 4
