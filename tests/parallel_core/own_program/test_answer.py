@@ -36,7 +36,7 @@ from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import overlap_phrases
 from parallel_core.trace_analysis.parts import Parts
 from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, recorded
-from tests.parallel_core.trace_analysis.test_ranks import PROCESSES
+from tests.parallel_core.trace_analysis.ranks.test_ranks import PROCESSES
 
 
 @pytest.mark.parametrize(
