@@ -89,25 +89,25 @@ def made(
 
 
 def test_a_program_that_computes_and_hides_its_exchange() -> None:
-    told = answer([made()])
-    about_step, _, about_bound = told.sentences
-    assert told.overlap == "overlap"
-    assert told.bound == "computation"
-    assert told.first == "operators"
+    conclusion = answer([made()])
+    about_step, _, about_bound = conclusion.sentences
+    assert conclusion.overlap == "overlap"
+    assert conclusion.bound == "computation"
+    assert conclusion.first == "operators"
     assert "gpu:0 stream 7 92 % and gpu:0 stream 9 30 %" in about_step
     assert "conv2d backward (60 %) and conv2d (30 %)" in about_bound
     # Bounds stand together.
-    assert " –" not in "".join(told.sentences)
+    assert " –" not in "".join(conclusion.sentences)
 
 
 def test_several_processes_are_one_program() -> None:
-    told = answer([made(), made(0.8, 0.15, hidden=0.7)])
-    about_step, about_overlap, _ = told.sentences
+    conclusion = answer([made(), made(0.8, 0.15, hidden=0.7)])
+    about_step, about_overlap, _ = conclusion.sentences
     assert "5 recorded on each of 2 processes" in about_step
     assert "gpu:0 stream 7 80 % to 92 %" in about_step
-    assert told.overlap == "overlap"
+    assert conclusion.overlap == "overlap"
     assert "30 of 40" in about_overlap
-    assert told.step.shares["compute_seconds"].estimate == pytest.approx(0.86)
+    assert conclusion.step.shares["compute_seconds"].estimate == pytest.approx(0.86)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_several_processes_are_one_program() -> None:
 def test_what_bounds_a_step_and_what_to_look_at_first(
     process: StepFigures, taken: float, bound: str, first: str
 ) -> None:
-    told = answer([process], taken=taken)
-    assert told.bound == bound
-    assert told.first == first
+    conclusion = answer([process], taken=taken)
+    assert conclusion.bound == bound
+    assert conclusion.first == first
     is_open = INCONCLUSIVE in (bound, first)
-    assert told.sentences[2].count("Inconclusive") == is_open
+    assert conclusion.sentences[2].count("Inconclusive") == is_open
 
 
 @pytest.mark.parametrize(
@@ -169,10 +169,10 @@ def test_more_steps_are_asked_for_only_where_they_can_decide(
 def test_waiting_for_a_core_is_no_computing(
     process: StepFigures, core_wait: float, bound: str, first: str, says_so: bool
 ) -> None:
-    told = answer([process], core_wait=core_wait)
-    assert told.bound == bound
-    assert told.first == first
-    assert ("waited for a core" in told.sentences[2]) == says_so
+    conclusion = answer([process], core_wait=core_wait)
+    assert conclusion.bound == bound
+    assert conclusion.first == first
+    assert ("waited for a core" in conclusion.sentences[2]) == says_so
 
 
 def test_a_program_gives_the_same_answer_twice_or_an_inconclusive_one() -> None:
@@ -183,19 +183,19 @@ def test_a_program_gives_the_same_answer_twice_or_an_inconclusive_one() -> None:
         bounds, firsts = set(), set()
         for _ in range(3):
             factors = 1 + 0.1 * generator.standard_normal(5)
-            told = answer([made(compute, exchange, copy=0.0, steps=factors)])
-            bounds.add(told.bound)
-            firsts.add(told.first)
+            conclusion = answer([made(compute, exchange, copy=0.0, steps=factors)])
+            bounds.add(conclusion.bound)
+            firsts.add(conclusion.first)
         assert len(bounds - {INCONCLUSIVE}) <= 1
         assert len(firsts - {INCONCLUSIVE}) <= 1
 
 
 def test_of_a_step_that_the_profiler_slowed_down_nothing_is_decided() -> None:
-    told = answer([made()], slowdown=1.31)
-    assert told.overlap == INCONCLUSIVE
-    assert told.bound == INCONCLUSIVE
-    assert told.first == INCONCLUSIVE
-    assert "1.31 ×" in told.sentences[2]
+    conclusion = answer([made()], slowdown=1.31)
+    assert conclusion.overlap == INCONCLUSIVE
+    assert conclusion.bound == INCONCLUSIVE
+    assert conclusion.first == INCONCLUSIVE
+    assert "1.31 ×" in conclusion.sentences[2]
     assert answer([made()], slowdown=1.29).bound == "computation"
 
 
@@ -213,10 +213,10 @@ def test_a_gpu_s_kernels_are_set_against_a_step_without_the_profiler(
     The profiler stretched it to 15.9 ms. A step that takes longer without it was another one.
     """
     run = replace(process_of(None), steps_recorded=2, unprofiled_step_seconds=unprofiled)
-    told = analyse({HOST_BOUND: run}).answer
-    assert told.step.shares["compute_seconds"].estimate == pytest.approx(busy, abs=0.001)
-    assert told.bound == "waiting"
-    assert told.first == "launching"
+    conclusion = analyse({HOST_BOUND: run}).answer
+    assert conclusion.step.shares["compute_seconds"].estimate == pytest.approx(busy, abs=0.001)
+    assert conclusion.bound == "waiting"
+    assert conclusion.first == "launching"
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu:1"])
@@ -243,10 +243,10 @@ def test_an_exchange_is_hidden_also_elsewhere_than_under_the_backward_pass(
     early: int, hidden: float | None, overlap: str
 ) -> None:
     process = replace(made(early=early, hidden=hidden), hidden_copy_share=0.55)
-    told = answer([process])
-    assert told.overlap == overlap
+    conclusion = answer([process])
+    assert conclusion.overlap == overlap
     has_no_exchange = hidden is None
-    assert ("55 % of the copying" in told.sentences[1]) == has_no_exchange
+    assert ("55 % of the copying" in conclusion.sentences[1]) == has_no_exchange
 
 
 def answer_of_two(waiting_share: float) -> Answer:
