@@ -8,6 +8,7 @@ by a name in capitals (`mine:OFFER`), an `Offer` that also declares what else th
 
 import inspect
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from configparser import ConfigParser
@@ -243,16 +244,19 @@ def load(
 
 
 _loaded: "weakref.WeakSet[BaseBackend]" = weakref.WeakSet()
+_keeping_account = threading.Lock()
+"""Held while the loaded backends are looked through: another thread may load one."""
 
 
 def _keep_account(backend: BaseBackend) -> None:
     """Add a backend to the loaded ones, and correct the thread counts of earlier ones."""
-    for earlier in _loaded:
-        # On a sync engine the calling thread computes. It has one number of threads for each
-        # framework: the last one that was set.
-        if earlier.engine == "sync" and earlier.name == backend.name:
-            earlier.threads_per_device = backend.threads_per_device
-    _loaded.add(backend)
+    with _keeping_account:
+        for earlier in _loaded:
+            # On a sync engine the calling thread computes. It has one number of threads for each
+            # framework: the last one that was set.
+            if earlier.engine == "sync" and earlier.name == backend.name:
+                earlier.threads_per_device = backend.threads_per_device
+        _loaded.add(backend)
 
 
 def _refuse_in_child() -> None:

@@ -37,9 +37,17 @@ def catalogue(language: str, domain: str) -> Catalog:
 
 
 def entries(language: str) -> list[tuple[str, str]]:
-    """Return all messages of the pages but the headers, each with what it is in a language."""
-    read = (message for domain in DOMAINS for message in catalogue(language, domain) if message.id)
-    return [(str(message.id), str(message.string)) for message in read]
+    """Return all messages of the pages but the headers, each with its translation."""
+    pairs = []
+    for domain in DOMAINS:
+        messages = [message for message in catalogue(language, domain) if message.id]
+        pairs += [(str(message.id), str(message.string)) for message in messages]
+    return pairs
+
+
+def translated_entries(language: str) -> list[tuple[str, str]]:
+    """Return the messages that have a translation, each with it."""
+    return [(message, translation) for message, translation in entries(language) if translation]
 
 
 def test_there_is_one_for_each_language() -> None:
@@ -50,13 +58,15 @@ def test_there_is_one_for_each_language() -> None:
 @IN_EACH
 def test_nothing_is_missing_fuzzy_or_obsolete(language: str) -> None:
     assert [message for message, translation in entries(language) if not translation.strip()] == []
-    for read in (catalogue(language, domain) for domain in DOMAINS):
-        assert read.locale_identifier == language
-        assert [message.id for message in read if message.id and message.fuzzy] == []
-        assert [*read.obsolete] == []
+    for domain in DOMAINS:
+        messages = catalogue(language, domain)
+        assert messages.locale_identifier == language
+        assert [message.id for message in messages if message.id and message.fuzzy] == []
+        assert list(messages.obsolete) == []
 
 
 def tokens(text: str) -> Iterator[Token]:
+    """Iterate over the tokens of a text: its blocks, and what is in them."""
     for block in MARKDOWN.parse(text):
         yield block
         yield from block.children or []
@@ -77,27 +87,30 @@ def markup(text: str) -> Counter[str]:
             parts[f"link {token.attrs.get('href', token.attrs.get('src'))}"] += 1
         elif token.type in ("em_open", "strong_open"):
             parts[token.tag] += 1
-    said = prose(text)
-    rest = PLACEHOLDER.sub("", said)
-    parts.update(f"placeholder {part}" for part in PLACEHOLDER.findall(said))
-    parts.update(f"number {part}" for part in NUMBER.findall(rest))
+    words = prose(text)
+    words_alone = PLACEHOLDER.sub("", words)
+    parts.update(f"placeholder {part}" for part in PLACEHOLDER.findall(words))
+    parts.update(f"number {part}" for part in NUMBER.findall(words_alone))
     # Emphasis that the parser did not take for emphasis would be read as asterisks.
-    parts.update(f"mark {part}" for part in re.findall(r"[*`]", rest))
+    parts.update(f"mark {part}" for part in re.findall(r"[*`]", words_alone))
     return parts
 
 
 def changes(message: str, translation: str) -> list[str]:
     """Return the parts of which a translation has fewer or more than its message."""
-    said, translated = markup(message), markup(translation)
+    in_message, in_translation = markup(message), markup(translation)
+    lost = [f"lost {part}" for part in in_message - in_translation]
     # What English writes as a word, another language may write in figures.
-    added = (f"added {part}" for part in translated - said if not part.startswith("number "))
-    return [*(f"lost {part}" for part in said - translated), *added]
+    added = [
+        f"added {part}" for part in in_translation - in_message if not part.startswith("number ")
+    ]
+    return lost + added
 
 
 @IN_EACH
 def test_code_links_placeholders_numbers_and_emphasis_are_kept(language: str) -> None:
-    translated = (entry for entry in entries(language) if entry[1])
-    assert {entry: changed for entry in translated if (changed := changes(*entry))} == {}
+    for message, translation in translated_entries(language):
+        assert changes(message, translation) == [], message
 
 
 @pytest.mark.parametrize(
@@ -145,8 +158,9 @@ def glossary(language: str) -> list[tuple[str, list[str]]]:
     """Return how English writes each term of the field, longer ones first, and its words, any of
     which may stand.
     """
-    terms = tomllib.loads((LOCALES / "glossary.toml").read_text())["term"]
-    spelt = [(english, term[language]) for term in terms for english in term["english"]]
+    spelt = []
+    for term in tomllib.loads((LOCALES / "glossary.toml").read_text())["term"]:
+        spelt += [(english, term[language]) for english in term["english"]]
     return sorted(spelt, key=lambda pair: -len(pair[0]))
 
 
@@ -159,27 +173,31 @@ def terms_without_their_word(language: str, message: str, translation: str) -> l
     """Return the terms of a message whose word its translation lacks. A longer term hides a shorter
     one within it.
     """
-    translated, rest, missing = bare(prose(translation)), prose(message), []
+    missing = []
+    bare_translation = bare(prose(translation))
+    unread_message = prose(message)
     for english, words in glossary(language):
-        rest, count = re.subn(
-            rf"(?<![\w-]){re.escape(english)}s?(?!\w)", "·", rest, flags=re.IGNORECASE
-        )
-        if count and not any(bare(word) in translated for word in words):
+        term = re.compile(rf"(?<![\w-]){re.escape(english)}s?(?!\w)", re.IGNORECASE)
+        # What was found is taken out, so that no shorter term is found in it.
+        unread_message, count = term.subn("·", unread_message)
+        if count and not any(bare(word) in bare_translation for word in words):
             missing.append(f"{english}: {', '.join(words)}")
     return missing
 
 
 @IN_EACH
-def test_every_term_has_a_word_stands_once_and_is_translated_by_it(language: str) -> None:
-    assert all(words and all(words) for _, words in glossary(language))
+def test_every_term_has_a_word_and_stands_once(language: str) -> None:
+    for _, words in glossary(language):
+        assert words
+        assert all(words)
     spelt = [english.lower() for english, _ in glossary(language)]
-    assert len(spelt) == len({*spelt})
-    translated = (entry for entry in entries(language) if entry[1])
-    assert {
-        entry: wrong
-        for entry in translated
-        if (wrong := terms_without_their_word(language, *entry))
-    } == {}
+    assert len(spelt) == len(set(spelt))
+
+
+@IN_EACH
+def test_every_term_is_translated_by_its_word(language: str) -> None:
+    for message, translation in translated_entries(language):
+        assert terms_without_their_word(language, message, translation) == [], message
 
 
 def test_a_term_without_its_word_is_seen() -> None:

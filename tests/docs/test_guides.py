@@ -5,6 +5,7 @@ What the README and the how-to pages run on one machine is run, on little work a
 Comparisons, labs, conformance and ranks on two hosts have tests of whole processes elsewhere.
 """
 
+import itertools
 import os
 import re
 import shlex
@@ -31,9 +32,14 @@ def shell_lines(text: str) -> list[str]:
     """Return the commands of a page's shell blocks, without comments; a line that goes on is one
     command.
     """
-    blocks = "".join(body for _, body in BLOCK.findall(text)).replace("\\\n", " ")
-    commands = (re.sub(r"(^|\s)#.*", "", line).strip() for line in blocks.splitlines())
-    return [" ".join(command.split()) for command in commands if command]
+    commands = []
+    for _, block in BLOCK.findall(text):
+        joined_lines = block.replace("\\\n", " ")
+        for line in joined_lines.splitlines():
+            words = re.sub(r"(^|\s)#.*", "", line).split()
+            if words:
+                commands.append(" ".join(words))
+    return commands
 
 
 def links(text: str) -> list[str]:
@@ -41,26 +47,23 @@ def links(text: str) -> list[str]:
     return LINK.findall(CODE.sub("", text))
 
 
-GUIDES = sorted(
-    path
-    for folder in ("start", "exercises", "results", "how-to", "explanation")
-    for path in (ROOT / "docs" / folder).rglob("*.md")
-)
-README = ROOT / "README.md"
-IN_GUIDES = sorted(
-    {command for path in (README, *GUIDES) for command in shell_lines(path.read_text())}
-)
-OURS = [
-    command for command in IN_GUIDES if "parallel-core " in command or "parallel_core " in command
-]
-START = ROOT / "docs" / "start" / "index.md"
-IN_TABLES = [
-    command
-    for path in (README, START)
-    for command in re.findall("`(parallel-core [^`]+)`", path.read_text())
+def commands_in_tables(path: Path) -> list[str]:
+    """Return the commands of ours that stand in a page's lines as code, and not in a block."""
+    commands = re.findall("`(parallel-core [^`]+)`", path.read_text())
     # What stands for a reader's own is in capitals.
-    if not re.search("[A-Z]{3}", command)
-]
+    return [command for command in commands if not re.search("[A-Z]{3}", command)]
+
+
+README = ROOT / "README.md"
+START = ROOT / "docs" / "start" / "index.md"
+FOLDERS = ("start", "exercises", "results", "how-to", "explanation")
+GUIDES = sorted(
+    itertools.chain.from_iterable((ROOT / "docs" / folder).rglob("*.md") for folder in FOLDERS)
+)
+LINES_OF_PAGES = [shell_lines(path.read_text()) for path in (README, *GUIDES)]
+IN_GUIDES = sorted(set(itertools.chain.from_iterable(LINES_OF_PAGES)))
+OURS = [command for command in IN_GUIDES if re.search("parallel[-_]core ", command)]
+IN_TABLES = [*commands_in_tables(README), *commands_in_tables(START)]
 TRAINING = ("--limit", "2", "--batch-size", "24")
 LITTLE_WORK: Mapping[str, tuple[str, ...]] = {
     "list": (),
@@ -106,85 +109,104 @@ def unknown_options(words: list[str]) -> list[str]:
     """Return what the program does not know of a command, without running it."""
     command: click.Command = cli
     while isinstance(command, click.Group):
-        name = words.pop(0)
-        found = command.get_command(click.Context(command), name)
-        if found is None:
+        name, *words = words
+        subcommand = command.get_command(click.Context(command), name)
+        if subcommand is None:
             return [name]
-        command = found
+        command = subcommand
+
+    known = {"--help"}
+    for parameter in command.params:
+        known.update(parameter.opts, parameter.secondary_opts)
     end = words.index("--") if "--" in words else len(words)
-    own, inner = words[:end], words[end + 1 :]
-    known = {
-        option
-        for parameter in command.params
-        for option in (*parameter.opts, *parameter.secondary_opts)
-    }
-    given = [word for word in own if word.startswith("-") and not re.fullmatch(r"-\d*", word)]
-    unknown = [option for option in given if option not in {*known, "--help"}]
+    is_option = re.compile(r"-(?!\d*$)")
+    unknown = [word for word in words[:end] if is_option.match(word) and word not in known]
     # What is launched is a command of ours again; what is profiled is anybody's.
-    return [*unknown, *(unknown_options(inner) if command.name == "launch" and inner else [])]
+    launched = words[end + 1 :]
+    if command.name == "launch" and launched:
+        unknown += unknown_options(launched)
+    return unknown
 
 
 def words_of(command: str) -> list[str]:
+    """Return the words of a command of ours that come after the program's name."""
     words = shlex.split(command)
-    ours = next(
-        place for place, word in enumerate(words) if word in ("parallel-core", "parallel_core")
-    )
-    return words[ours + 1 :]
+    for position, word in enumerate(words):
+        if word in ("parallel-core", "parallel_core"):
+            return words[position + 1 :]
+    raise ValueError(f"no command of parallel-core: {command}")
 
 
-def test_the_program_has_every_command_and_its_options_and_every_benchmark_exists() -> None:
+def test_the_program_has_every_command_and_its_options() -> None:
     assert len(IN_TABLES) > 10
-    assert [command for command in (*OURS, *IN_TABLES) if unknown_options(words_of(command))] == []
-    benchmarks = [
-        command.split()[2] for command in IN_GUIDES if command.startswith("python -m benchmarks")
-    ]
-    assert [module for module in benchmarks if find_spec(module) is None] == []
-    # What it does not have is found.
-    assert unknown_options(words_of("parallel-core walk overlap")) == ["walk"]
-    assert unknown_options(words_of("parallel-core run overlap --walk 3")) == ["--walk"]
-    assert unknown_options(
-        words_of("A=1 parallel-core launch --processes 2 -- run allreduce --walk")
-    ) == ["--walk"]
-    assert unknown_options(words_of("parallel-core profile -- python train.py --epochs 1")) == []
+    for command in (*OURS, *IN_TABLES):
+        assert unknown_options(words_of(command)) == [], command
+
+
+def test_every_benchmark_exists() -> None:
+    for command in IN_GUIDES:
+        if command.startswith("python -m benchmarks"):
+            module = command.split()[2]
+            assert find_spec(module) is not None
+
+
+@pytest.mark.parametrize(
+    ("command", "unknown"),
+    [
+        ("parallel-core walk overlap", ["walk"]),
+        ("parallel-core run overlap --walk 3", ["--walk"]),
+        ("A=1 parallel-core launch --processes 2 -- run allreduce --walk", ["--walk"]),
+        ("parallel-core profile -- python train.py --epochs 1", []),
+    ],
+)
+def test_what_the_program_does_not_have_is_found(command: str, unknown: list[str]) -> None:
+    assert unknown_options(words_of(command)) == unknown
 
 
 def test_links_lead_to_files() -> None:
     for path in (README, *GUIDES, *sorted((ROOT / "docs").glob("*.md"))):
-        text = path.read_text()
-        assert [link for link in links(text) if not (path.parent / link).is_file()] == [], path
+        for link in links(path.read_text()):
+            assert (path.parent / link).is_file(), f"{path} leads to {link}"
 
 
 def test_every_guide_is_in_the_list_that_a_reader_sees() -> None:
-    for folder in {path.parent for path in GUIDES if path.name != "index.md"}:
-        listed = links((folder / "index.md").read_text())
-        assert [
-            path.name
-            for path in sorted(folder.glob("*.md"))
-            if path.name not in (*listed, "index.md")
-        ] == []
+    for path in GUIDES:
+        if path.name != "index.md":
+            listed = links((path.parent / "index.md").read_text())
+            assert path.name in listed
 
 
-def little(command: str) -> list[str] | None:
+def on_little_work(command: str) -> list[str] | None:
     """Return the words of a page's command, on little work; None if it is not run here."""
-    words = shlex.split(command)[1:]
-    experiment = words[words.index("run") + 1] if "run" in words else ""
-    work = LITTLE_WORK.get(" ".join(filter(None, (words[0], experiment))))
-    return None if work is None or any(part in command for part in NO_PART) else [*words, *work]
+    if any(part in command for part in NO_PART):
+        return None
+    _, name, *arguments = shlex.split(command)
+    if "run" in (name, *arguments):
+        # `run async`, or `launch ... -- run allreduce`, whose work stands as `launch allreduce`.
+        words = [name, *arguments]
+        experiment = words[words.index("run") + 1]
+        work = LITTLE_WORK.get(f"{name} {experiment}")
+    else:
+        work = LITTLE_WORK.get(name)
+    return None if work is None else [name, *arguments, *work]
 
 
 def commands_of_pages() -> dict[str, list[list[str]]]:
-    """Return what is run of each page, but for what a page before it has, too."""
+    """Return what is run of each page: each command once, with the first page that has it."""
     seen: set[str] = set()
-    commands = {}
-    for path in (README, START, *(path for path in GUIDES if path.parent.name == "how-to")):
-        new = [
-            line
-            for line in (*shell_lines(path.read_text()), *(IN_TABLES if path == START else ()))
-            if line.startswith("parallel-core ") and line not in seen
-        ]
-        seen.update(new)
-        if run := list(filter(None, map(little, new))):
-            commands[path.name] = run
+    commands: dict[str, list[list[str]]] = {}
+    how_to_pages = [path for path in GUIDES if path.parent.name == "how-to"]
+    for path in (README, START, *how_to_pages):
+        lines = shell_lines(path.read_text())
+        if path == START:
+            lines += IN_TABLES
+        for line in lines:
+            if not line.startswith("parallel-core ") or line in seen:
+                continue
+            seen.add(line)
+            words = on_little_work(line)
+            if words is not None:
+                commands.setdefault(path.name, []).append(words)
     return commands
 
 
@@ -218,21 +240,24 @@ def test_what_a_page_runs_succeeds(
         assert done.stdout or words[0] == "profile"
         assert words[0] != "run" or EXPERIMENTS[words[1]].main.name in done.stdout
         for option in ("--json", "--plot", "--trace", "--timeline"):
-            assert (
-                option not in words
-                or (tmp_path / words[words.index(option) + 1]).stat().st_size > 0
-            )
+            if option in words:
+                file_name = words[words.index(option) + 1]
+                assert (tmp_path / file_name).stat().st_size > 0
 
 
 FIRST_PAGE = README.read_text()
 IN_README = shell_lines(FIRST_PAGE)
+MAKE, ACTIVATE, INSTALL = "make ", ". .venv/", "pip install "
+"""What the commands of the README begin with."""
 
 
 def test_the_readme_takes_three_minutes_and_its_first_part_is_marked_for_translators() -> None:
     assert len(FIRST_PAGE.splitlines()) <= 90
     before, _, rest = FIRST_PAGE.partition("<!-- start: first part -->\n")
     first_part, _, after = rest.partition("<!-- end: first part -->\n")
-    assert all((before, first_part, after))
+    assert before
+    assert first_part
+    assert after
     assert "make demo" in first_part
     assert "<!-- table:" not in first_part
 
@@ -247,24 +272,33 @@ def test_what_the_readme_sets_up_exists() -> None:
     """To run it would install gigabytes, or take all tests' time: targets, extras and the folder
     must be there.
     """
-    kinds = ("make ", ". .venv/", "pip install ")
     installation = (ROOT / "docs/how-to/install-and-troubleshoot.md").read_text()
-    makes, activations, installs = (
-        [one for one in (*IN_README, *shell_lines(installation)) if one.startswith(kind)]
-        for kind in kinds
-    )
-    assert [command for command in IN_README if not command.startswith(kinds)] == []
-    assert installs
-    targets = [target for command in makes for target in command.split()[1:]]
-    planned = subprocess.run(["make", "-n", *targets], cwd=ROOT, capture_output=True, text=True)
-    assert (planned.returncode, len(targets) > 1) == (0, True), planned.stderr
+    commands = [*IN_README, *shell_lines(installation)]
     settings = ConfigParser()
     settings.read(ROOT / "setup.cfg")
+    extras = settings["options.extras_require"]
+    assert [line for line in IN_README if not line.startswith((MAKE, ACTIVATE, INSTALL))] == []
+
+    targets: list[str] = []
+    for command in commands:
+        if command.startswith(MAKE):
+            targets += command.split()[1:]
+    assert len(targets) > 1
+    planned = subprocess.run(["make", "-n", *targets], cwd=ROOT, capture_output=True, text=True)
+    assert planned.returncode == 0, planned.stderr
+
+    installs = [command for command in commands if command.startswith(INSTALL)]
+    assert installs
     for command in installs:
-        _, _, dash_c, constraints, dash_e, place = shlex.split(command)
-        assert (dash_c, dash_e, (ROOT / constraints).is_file()) == ("-c", "-e", True)
-        assert place.removeprefix(".[").removesuffix("]") in settings["options.extras_require"]
-    (folder,) = {command.removeprefix(". ").removesuffix("/activate") for command in activations}
+        _, _, dash_c, constraints, dash_e, package = shlex.split(command)
+        assert dash_c == "-c"
+        assert (ROOT / constraints).is_file()
+        assert dash_e == "-e"
+        assert package.removeprefix(".[").removesuffix("]") in extras
+
+    activations = {command for command in commands if command.startswith(ACTIVATE)}
+    (activation,) = activations
+    folder = activation.removeprefix(". ").removesuffix("/activate")
     assert f"BIN := {folder}\n" in (ROOT / "Makefile").read_text()
 
 
@@ -272,10 +306,10 @@ def test_what_the_readme_sets_up_exists() -> None:
 def test_the_examination_of_the_installation_finds_nothing_broken(
     require: Callable[[str], None],
 ) -> None:
-    require("torch")  # Without a framework but NumPy, its status is 1.
+    # Without a framework but NumPy, its status is 1.
+    require("torch")
     done = subprocess.run(
         [sys.executable, "-m", "parallel_core", "doctor"], cwd=ROOT, capture_output=True, text=True
     )
-    assert (done.returncode, "Nothing is broken." in done.stdout) == (0, True), (
-        done.stdout + done.stderr
-    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Nothing is broken." in done.stdout

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -48,41 +48,63 @@ def read(path: Path) -> NotebookNode:
     return nbformat.read(path, as_version=4)
 
 
-def code(notebook: NotebookNode) -> list[NotebookNode]:
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
+def sources_of_all() -> str:
+    """Return the text and the code of all notebooks."""
+    sources = []
+    for path in NOTEBOOKS:
+        sources += [cell.source for cell in read(path).cells]
+    return "".join(sources)
+
+
+def framework_printed_first(notebook: NotebookNode) -> str:
+    """Return what the first cell of code printed: the framework that it loaded."""
+    (output,) = code_cells(notebook)[0].outputs
+    text: str = output.text
+    return text.removesuffix("\n")
+
+
 def check_outputs(notebook: NotebookNode) -> None:
-    for cell in code(notebook):
-        assert not [output for output in cell.outputs if output.output_type == "error"]
+    """Check that no cell failed, and that each prediction has a page and a picture."""
+    for cell in code_cells(notebook):
+        assert "error" not in [output.output_type for output in cell.outputs]
         if "predict(" in cell.source:
-            kinds = {kind for output in cell.outputs for kind in output.get("data", {})}
+            kinds: set[str] = set()
+            for output in cell.outputs:
+                kinds.update(output.get("data", {}))
             assert "text/html" in kinds, cell.source
             # The stored ones are of before pictures were SVG.
-            assert {"image/svg+xml", "image/png"} & kinds, cell.source
+            assert kinds & {"image/svg+xml", "image/png"}, cell.source
 
 
 def test_there_is_one_for_each_chapter() -> None:
-    chapters = dict.fromkeys(experiment.chapter for experiment in EXPERIMENTS.values())
-    titles = {
-        read(path).cells[0].source.splitlines()[0].removeprefix("# ").lower() for path in NOTEBOOKS
-    }
-    assert titles == {chapter.lower() for chapter in chapters}
+    chapters = {experiment.chapter.lower() for experiment in EXPERIMENTS.values()}
+    titles = set()
+    for path in NOTEBOOKS:
+        first_line = read(path).cells[0].source.splitlines()[0]
+        titles.add(first_line.removeprefix("# ").lower())
+    assert titles == chapters
 
 
-def test_every_experiment_stands_in_one_and_every_exercise_is_linked_by_one() -> None:
-    sources = "".join(cell.source for path in NOTEBOOKS for cell in read(path).cells)
+def test_every_experiment_stands_in_one() -> None:
+    sources = sources_of_all()
+    predicted = re.findall(r'predict\(\s*"([a-z-]+)"', sources)
     # One of them is written out in the open, and named below that.
-    told = {
-        *re.findall(r'predict\(\s*"([a-z-]+)"', sources),
-        *re.findall(r"`parallel-core run ([a-z-]+)[^`]*`", sources),
-    }
-    assert {*EXPERIMENTS} <= told
-    linked = re.findall(r"\(/exercises/([a-z-]+)\.md\)", sources)
+    named = re.findall(r"`parallel-core run ([a-z-]+)[^`]*`", sources)
+    assert set(EXPERIMENTS) <= {*predicted, *named}
+
+
+def test_every_exercise_is_linked_by_one() -> None:
+    linked = re.findall(r"\(/exercises/([a-z-]+)\.md\)", sources_of_all())
     pages = [path.stem for path in tracked("docs/exercises", suffix=".md")]
     assert sorted([*linked, "index"]) == sorted(pages)
-    # A guess stands wherever something is measured.
-    for guess in re.findall(r"predict\(\"[a-z-]+\", ([^,]+)", sources):
+
+
+def test_a_guess_stands_wherever_something_is_measured() -> None:
+    for guess in re.findall(r"predict\(\"[a-z-]+\", ([^,]+)", sources_of_all()):
         float(guess)
 
 
@@ -91,27 +113,34 @@ def test_every_experiment_stands_in_one_and_every_exercise_is_linked_by_one() ->
 )
 def test_the_stored_outputs_are_of_one_run_from_top_to_bottom(path: Path) -> None:
     notebook = read(path)
-    assert [cell.execution_count for cell in code(notebook)] == list(
-        range(1, len(code(notebook)) + 1)
-    )
+    for number, cell in enumerate(code_cells(notebook), 1):
+        assert cell.execution_count == number
     check_outputs(notebook)
     assert "INVALID" not in path.read_text()
 
 
 def test_those_run_on_mxnet_are_the_same_notebooks() -> None:
     assert [path.name for path in ON_MXNET] == [path.name for path in NOTEBOOKS]
-    for path, stored in zip(NOTEBOOKS, ON_MXNET, strict=True):
-        assert [cell.source for cell in read(stored).cells] == [
-            cell.source for cell in read(path).cells
-        ]
-        (loaded,) = code(read(stored))[0].outputs
-        assert loaded.text == "mxnet\n"
+    for path, path_on_mxnet in zip(NOTEBOOKS, ON_MXNET, strict=True):
+        notebook, on_mxnet = read(path), read(path_on_mxnet)
+        sources = [cell.source for cell in notebook.cells]
+        assert [cell.source for cell in on_mxnet.cells] == sources
+        assert framework_printed_first(on_mxnet) == "mxnet"
 
 
 HEART = re.compile(r"^\*\*([\w-]+)\*\*\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-HEARTS = [
-    heart for path in NOTEBOOKS for cell in read(path).cells for heart in HEART.findall(cell.source)
-]
+
+
+def hearts() -> list[tuple[str, str]]:
+    """Return the programs that stand in the notebooks' text, each after its framework's name."""
+    found: list[tuple[str, str]] = []
+    for path in NOTEBOOKS:
+        for cell in read(path).cells:
+            found += HEART.findall(cell.source)
+    return found
+
+
+HEARTS = hearts()
 MODULES = {"MXNet": "mxnet", "PyTorch": "torch", "JAX": "jax", "parallel-core": "torch"}
 
 
@@ -119,17 +148,22 @@ def test_each_lesson_has_the_heart_of_an_experiment_in_each_framework() -> None:
     assert [name for name, _ in HEARTS] == [*MODULES] * len(NOTEBOOKS)
 
 
-def programs() -> Iterator[tuple[str, list[str]]]:
-    """Iterate over what runs in one process: all of a framework, but JAX has its number of devices
+def programs() -> list[tuple[str, list[str]]]:
+    """Return what runs in one process each: all of a framework, but JAX has its number of devices
     once and for all.
     """
+    of_processes = []
     for name in MODULES:
-        codes = [code for other, code in HEARTS if other == name]
-        yield from ((name, [code]) for code in codes) if name == "JAX" else ((name, codes),)
+        codes = [code for framework, code in HEARTS if framework == name]
+        if name == "JAX":
+            of_processes += [(name, [code]) for code in codes]
+        else:
+            of_processes.append((name, codes))
+    return of_processes
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "codes"), [*programs()])
+@pytest.mark.parametrize(("name", "codes"), programs())
 def test_it_runs_as_it_stands_there(
     name: str, codes: list[str], require: Callable[[str], None]
 ) -> None:
@@ -140,8 +174,12 @@ def test_it_runs_as_it_stands_there(
 
 
 def test_every_setting_that_is_made_smaller_stands_in_one() -> None:
-    sources = "".join(cell.source for path in NOTEBOOKS for cell in code(read(path)))
-    assert [setting for setting in SMALLER if setting not in sources] == []
+    all_code = []
+    for path in NOTEBOOKS:
+        all_code += [cell.source for cell in code_cells(read(path))]
+    sources = "".join(all_code)
+    for setting in SMALLER:
+        assert setting in sources
 
 
 # Each on one framework and engine: their experiments are tested on all of them.
@@ -159,12 +197,11 @@ def test_it_runs_again(
 ) -> None:
     require(framework)
     monkeypatch.setitem(os.environ, "PARALLEL_CORE_BACKEND", framework)
-    notebook = read(next(path for path in NOTEBOOKS if path.stem == name))
-    for cell in code(notebook):
+    notebook = read(FOLDER / f"{name}.ipynb")
+    for cell in code_cells(notebook):
         cell.outputs = []
         for setting, replacement in SMALLER.items():
             cell.source = cell.source.replace(setting, replacement)
     NotebookClient(notebook, timeout=PATIENCE, kernel_name="python3").execute()
     check_outputs(notebook)
-    (loaded,) = code(notebook)[0].outputs
-    assert loaded.text == f"{framework}\n"
+    assert framework_printed_first(notebook) == framework

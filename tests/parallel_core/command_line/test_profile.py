@@ -16,7 +16,7 @@ from backends.process_groups.addresses import free_port
 from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.conftest import RunProgram
 from tests.parallel_core.own_program.recorded_programs import EXAMPLES
-from tests.parallel_core.trace_analysis.test_ranks import PROCESSES
+from tests.parallel_core.trace_analysis.ranks.test_ranks import PROCESSES
 
 Words = tuple[str, ...]
 Require = Callable[[str], None]

@@ -19,7 +19,7 @@ from parallel_core.own_program.step_figures import step_figures
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import pack_trace, write_trace_file
 from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
-from tests.parallel_core.trace_analysis.test_ranks import GPUS, PROCESSES
+from tests.parallel_core.trace_analysis.ranks.test_ranks import GPUS, PROCESSES
 from tests.parallel_core.trace_analysis.traces import FOLDER
 
 OURS = Timeline(

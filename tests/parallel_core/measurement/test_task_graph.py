@@ -2,12 +2,10 @@
 that they make.
 """
 
-import itertools
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial, reduce
+from functools import partial
 from numbers import Real
-from operator import getitem
 
 import numpy as np
 import pytest
@@ -33,73 +31,85 @@ ONES = np.ones((2, 3), dtype=np.float32)
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[Task, ...]:
+    """Draw up to seven tasks, each of which may depend on any before it."""
     tasks: list[Task] = []
-    for place in range(draw(st.integers(0, 7))):
-        after = draw(st.sets(st.integers(0, place - 1))) if place else set()
+    for position in range(draw(st.integers(0, 7))):
+        after: set[int] = set()
+        if position > 0:
+            after = draw(st.sets(st.integers(0, position - 1)))
         # Whole seconds: their sums are exact in any order.
-        seconds = draw(st.integers(0, 9))
+        seconds = float(draw(st.integers(0, 9)))
         device = draw(st.sampled_from("abc"))
-        tasks.append(
-            Task(f"task {place}", device, draw(KINDS), tuple(sorted(after)), float(seconds))
-        )
+        kind = draw(KINDS)
+        tasks.append(Task(f"task {position}", device, kind, tuple(sorted(after)), seconds))
     return tuple(tasks)
 
 
 def chains(tasks: tuple[Task, ...]) -> list[tuple[int, ...]]:
-    """List every chain of dependent tasks."""
-    return [
-        chosen
-        for count in range(len(tasks) + 1)
-        for chosen in itertools.combinations(range(len(tasks)), count)
-        if all(earlier in tasks[later].after for earlier, later in itertools.pairwise(chosen))
-    ]
+    """Return every chain of dependent tasks, the empty one too, by the tasks' positions."""
+    found: list[tuple[int, ...]] = [()]
+    for position, task in enumerate(tasks):
+        # Each chain that ends with a task before this one goes on with this one.
+        continued = [(*chain, position) for chain in found if chain and chain[-1] in task.after]
+        found += [(position,), *continued]
+    return found
+
+
+def chains_to(tasks: tuple[Task, ...], position: int) -> list[tuple[int, ...]]:
+    """Return every chain of dependent tasks that ends with this one."""
+    return [chain for chain in chains(tasks) if chain and chain[-1] == position]
 
 
 @given(graphs())
 # Of paths without times the longest is taken.
 @example((Task("x", "a", "compute"), Task("y", "a", "compute", (0,)), Task("z", "a", "compute")))
 def test_the_critical_path_is_the_longest_of_all_chains(tasks: tuple[Task, ...]) -> None:
+    def seconds_and_length(chain: tuple[int, ...]) -> tuple[float, int]:
+        return sum(tasks[position].seconds for position in chain), len(chain)
+
     path = longest_path(tasks)
     assert path in chains(tasks)
-    longest = max(
-        (sum(tasks[place].seconds for place in chain), len(chain)) for chain in chains(tasks)
-    )
-    bounds = bounds_of(tasks, 2)
-    assert (bounds.critical_path, len(path)) == longest
-    assert (
-        bounds.work_per_device == work_seconds(tasks) / 2 == sum(task.seconds for task in tasks) / 2
-    )
+    most_seconds, most_tasks = max(map(seconds_and_length, chains(tasks)))
+    assert len(path) == most_tasks
+    assert bounds_of(tasks, 2).critical_path == most_seconds
+
+
+@given(graphs())
+def test_the_work_is_that_of_all_tasks_and_the_devices_share_it(tasks: tuple[Task, ...]) -> None:
+    seconds = sum(task.seconds for task in tasks)
+    assert work_seconds(tasks) == seconds
+    assert bounds_of(tasks, 2).work_per_device == seconds / 2
 
 
 @given(graphs())
 def test_a_task_s_level_is_the_longest_chain_before_it(tasks: tuple[Task, ...]) -> None:
-    for place, level in enumerate(levels(tasks)):
-        assert (
-            level == max(len(chain) for chain in chains(tasks) if chain and chain[-1] == place) - 1
-        )
+    for position, level in enumerate(levels(tasks)):
+        longest = max(len(chain) for chain in chains_to(tasks, position))
+        assert level == longest - 1
+
+
+def dependencies_without_loads(tasks: tuple[Task, ...]) -> set[tuple[str, str]]:
+    """Return the names of each two tasks of which the second comes after the first."""
+    pairs = set()
+    for task in tasks:
+        for earlier in task.after:
+            if "load" not in (task.kind, tasks[earlier].kind):
+                pairs.add((tasks[earlier].name, task.name))
+    return pairs
 
 
 @given(graphs())
 def test_leaving_loads_out_keeps_the_other_dependencies(tasks: tuple[Task, ...]) -> None:
-    def named(some: tuple[Task, ...]) -> set[tuple[str, str]]:
-        return {
-            (some[earlier].name, task.name)
-            for task in some
-            for earlier in task.after
-            if "load" not in (task.kind, some[earlier].kind)
-        }
-
     kept = without_loads(tasks)
     assert [task.name for task in kept] == [task.name for task in tasks if task.kind != "load"]
-    assert named(kept) == named(tasks)
-    assert all(earlier < place for place, task in enumerate(kept) for earlier in task.after)
+    assert dependencies_without_loads(kept) == dependencies_without_loads(tasks)
+    for position, task in enumerate(kept):
+        assert all(earlier < position for earlier in task.after)
 
 
-def reachable(tasks: tuple[Task, ...]) -> set[tuple[int, int]]:
-    """List the pairs of tasks of which the first must be done before the second."""
-    return {
-        (first, last) for first, *_, last in (chain for chain in chains(tasks) if len(chain) > 1)
-    }
+def ordered_pairs(tasks: tuple[Task, ...]) -> set[tuple[int, int]]:
+    """Return the pairs of tasks of which the first must be done before the second."""
+    return {(chain[0], chain[-1]) for chain in chains(tasks) if len(chain) > 1}
 
 
 @given(graphs())
@@ -107,13 +117,13 @@ def test_leaving_out_what_is_implied_changes_no_order_and_nothing_more_can_go(
     tasks: tuple[Task, ...],
 ) -> None:
     reduced = without_implied(tasks)
-    assert reachable(reduced) == reachable(tasks)
-    for place, task in enumerate(reduced):
+    assert ordered_pairs(reduced) == ordered_pairs(tasks)
+    for position, task in enumerate(reduced):
         for dropped in task.after:
-            fewer = replace(
-                task, after=tuple(earlier for earlier in task.after if earlier != dropped)
-            )
-            assert reachable((*reduced[:place], fewer, *reduced[place + 1 :])) != reachable(tasks)
+            fewer_dependencies = tuple(earlier for earlier in task.after if earlier != dropped)
+            changed = list(reduced)
+            changed[position] = replace(task, after=fewer_dependencies)
+            assert ordered_pairs(tuple(changed)) != ordered_pairs(tasks)
 
 
 @pytest.fixture
@@ -121,12 +131,13 @@ def recording(backend: Backend) -> Recording:
     return Recording(backend)
 
 
-def both(ops: Ops, x: Array) -> Array:
+def nested_sums(ops: Ops, x: Array) -> Array:
+    """Return three sums: one, and a pair of them."""
     return ops.add(x, 1.0), (ops.add(x, 2.0), ops.add(x, 3.0))
 
 
-def after(tasks: tuple[Task, ...]) -> dict[str, set[str]]:
-    """Return what each task comes after, by names; loads are left out."""
+def names_before(tasks: tuple[Task, ...]) -> dict[str, set[str]]:
+    """Return the names of the tasks that each task comes after; loads are left out."""
     tasks = without_loads(tasks)
     return {task.name: {tasks[earlier].name for earlier in task.after} for task in tasks}
 
@@ -144,6 +155,7 @@ def test_operations_depend_on_what_made_their_values(backend: Backend, one_by_on
     labelled("own", recording.copy_to(c, second))
     assert np.array_equal(recording.to_numpy(recording.wait(d)), 5 * ONES)
     recording.waitall()
+
     tasks = recording.tasks
     recorded = [(task.name, task.kind, task.device, task.after, task.bytes) for task in tasks]
     assert recorded == [
@@ -157,41 +169,53 @@ def test_operations_depend_on_what_made_their_values(backend: Backend, one_by_on
         ("own", "copy", str(second), (3,), 0),
     ]
     assert crossings(tasks) == 2
-    assert all((task.seconds > 0) == one_by_one for task in tasks)
+    for task in tasks:
+        assert (task.seconds > 0) == one_by_one
 
 
 @pytest.mark.parametrize(
-    ("consumed", "conflicting"),
+    ("consumed", "must_come_before", "may_come_before"),
     [
-        ((0,), {"reads first"}),
-        ((1, 0), {"reads inner"}),
-        ((1, 1), {"reads last"}),
-        ((1, -1), {"reads last"}),
+        ((0,), {"reads first"}, {"reads last"}),
+        ((1, 0), {"reads inner"}, {"reads last"}),
+        ((1, 1), {"reads last"}, set()),
+        # An item that is counted from the end may be any other one that is not.
+        ((1, -1), {"reads last"}, {"reads inner", "reads first"}),
     ],
 )
 def test_what_consumes_an_item_comes_after_those_who_read_it_and_no_others(
-    recording: Recording, consumed: tuple[int, ...], conflicting: set[str]
+    recording: Recording,
+    consumed: tuple[int, ...],
+    must_come_before: set[str],
+    may_come_before: set[str],
 ) -> None:
-    add, (first, second, _) = recording.ops.add, recording.devices
-    made = recording.launch(partial(both, recording.ops), recording.asarray(ONES, first))
-    items = {"reads first": made[0], "reads inner": made[1][0], "reads last": made[-1][-1]}
-    read = [labelled(name, recording.launch(add, item, 1.0)) for name, item in items.items()]
-    assert [recording.to_numpy(one)[0, 0] for one in read] == [3, 4, 5]
-    recording.copy_to(recording.asarray(ONES, second), first, out=reduce(getitem, consumed, made))
-    # An item that is counted from the end may be any other one that is not.
-    last = (
-        {"reads last"}
-        if consumed[-1] >= 0 or len(consumed) == 1
-        else {"reads inner", "reads first"}
-    )
-    found = after(recording.tasks)
-    assert (found["both"], [found[name] for name in items]) == (set(), [{"both"}] * 3)
-    assert {"both"} | conflicting <= found["copy"] <= {"both"} | conflicting | last
+    add = recording.ops.add
+    first, second, _ = recording.devices
+    sums = recording.launch(partial(nested_sums, recording.ops), recording.asarray(ONES, first))
+    items = {"reads first": sums[0], "reads inner": sums[1][0], "reads last": sums[-1][-1]}
+    sums_of_items = []
+    for name, item in items.items():
+        sums_of_items.append(labelled(name, recording.launch(add, item, 1.0)))
+    assert [recording.to_numpy(array)[0, 0] for array in sums_of_items] == [3, 4, 5]
+    consumed_item = sums
+    for index in consumed:
+        consumed_item = consumed_item[index]
+
+    recording.copy_to(recording.asarray(ONES, second), first, out=consumed_item)
+
+    before = names_before(recording.tasks)
+    assert before["nested_sums"] == set()
+    for name in items:
+        assert before[name] == {"nested_sums"}
+    assert before["copy"] >= {"nested_sums"} | must_come_before
+    assert before["copy"] <= {"nested_sums"} | must_come_before | may_come_before
 
 
 def test_a_differentiated_function_is_named_alike_on_every_backend(recording: Recording) -> None:
+    ops = recording.ops
     parameters = recording.asarray((ONES,), recording.devices[0])
-    recording.launch(recording.ops.value_and_grad(lambda p: recording.ops.total(p[0])), parameters)
+    value_and_gradients = ops.value_and_grad(lambda parameters: ops.total(parameters[0]))
+    recording.launch(value_and_gradients, parameters)
     assert recording.tasks[-1].name == "value_and_gradients"
 
 
@@ -199,11 +223,16 @@ def test_a_differentiated_function_is_named_alike_on_every_backend(recording: Re
     "rate", [np.float32(0.5), np.float64(0.5), Fraction(1, 2), np.int64(1), True]
 )
 def test_any_real_number_may_be_an_argument(recording: Recording, rate: Real) -> None:
-    parameters, gradients = (recording.asarray((ONES,), recording.devices[0]) for _ in range(2))
-    sgd = recording.ops.sgd
-    (updated,) = recording.to_numpy(
-        recording.launch(lambda p, g, r: sgd(p, g, float(r)), parameters, gradients, rate)
-    )
+    device = recording.devices[0]
+    parameters = recording.asarray((ONES,), device)
+    gradients = recording.asarray((ONES,), device)
+
+    def update(parameters: Array, gradients: Array, rate: Real) -> Array:
+        return recording.ops.sgd(parameters, gradients, float(rate))
+
+    launched = recording.launch(update, parameters, gradients, rate)
+
+    (updated,) = recording.to_numpy(launched)
     np.testing.assert_allclose(updated, (1 - float(rate)) * ONES)
 
 
@@ -212,33 +241,37 @@ def test_updated_parameters_come_after_all_that_used_the_old_ones(recording: Rec
     parameters = recording.asarray((ONES, ONES), device)
     gradients = labelled("gradients", recording.launch(recording.ops.zeros_like, parameters))
     labelled("metric", recording.launch(recording.ops.total, parameters[0]))
-    updated = labelled(
-        "update", recording.launch(partial(recording.ops.sgd, rate=0.5), parameters, gradients)
-    )
+    sgd = partial(recording.ops.sgd, rate=0.5)
+    updated = labelled("update", recording.launch(sgd, parameters, gradients))
     assert np.array_equal(recording.to_numpy(updated)[1], ONES)
-    assert after(recording.tasks)["update"] == {"gradients", "metric"}
+    assert names_before(recording.tasks)["update"] == {"gradients", "metric"}
 
 
 def test_an_allreduce_is_one_task_that_all_devices_wait_for(recording: Recording) -> None:
+    add = recording.ops.add
     first, _, third = recording.devices
     shards = recording.split_and_load(np.ones((3, 2), dtype=np.float32), recording.devices)
-    own = [
-        labelled(f"own {k}", recording.launch(recording.ops.add, shard, 1.0))
-        for k, shard in enumerate(shards)
-    ]
-    sums = recording.allreduce(own)
-    last = labelled("last", recording.launch(recording.ops.add, sums[2], 1.0))
+    addends = []
+    for number, shard in enumerate(shards):
+        addends.append(labelled(f"addend {number}", recording.launch(add, shard, 1.0)))
+
+    sums = recording.allreduce(addends)
+    last = labelled("last", recording.launch(add, sums[2], 1.0))
+
     assert np.array_equal(recording.to_numpy(last), np.full((1, 2), 7, dtype=np.float32))
-    names = {"own 0", "own 1", "own 2"}
-    assert after(recording.tasks) == {
-        **{name: set() for name in names},
-        "allreduce": names,
+    assert names_before(recording.tasks) == {
+        "addend 0": set(),
+        "addend 1": set(),
+        "addend 2": set(),
+        "allreduce": {"addend 0", "addend 1", "addend 2"},
         "last": {"allreduce"},
     }
-    *_, exchange, end = recording.tasks
+    *_, exchange_task, last_task = recording.tasks
+    assert exchange_task.kind == "allreduce"
+    assert exchange_task.device == str(first)
     # Two of three values of 8 bytes to the first device, and two back.
-    assert (exchange.kind, exchange.device, exchange.bytes) == ("allreduce", str(first), 2 * 2 * 8)
-    assert end.device == str(third)
+    assert exchange_task.bytes == 2 * 2 * 8
+    assert last_task.device == str(third)
     # Two in, one out; the devices' own loads are on the devices themselves.
     assert crossings(recording.tasks) == 3
 

@@ -1,7 +1,6 @@
-"""What a step consists of, and the answer: what is decided of each thing that can bound it, and
-that noise leaves open.
+"""The answer: what is decided of each thing that can bound a step, and that noise leaves open.
 
-On traces of real programs, on spans whose figures are known, and on figures that are made up.
+On figures that are made up, and on traces of real programs.
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.profiling import Span, Timeline, Window
 from parallel_core.own_program.analysis import analyse
 from parallel_core.own_program.answer import UNKNOWN, Answer, answer
 from parallel_core.own_program.bounds import Waiting
@@ -24,10 +22,8 @@ from parallel_core.own_program.deciding import (
 )
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import (
-    KEEPING,
     QueueShare,
     StepFigures,
-    step_figures,
     without_profiler,
 )
 from parallel_core.system.errors import RequestError
@@ -35,82 +31,7 @@ from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import overlap_phrases
 from parallel_core.trace_analysis.parts import Parts
-from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, recorded
-from tests.parallel_core.trace_analysis.test_ranks import PROCESSES
-
-
-@pytest.mark.parametrize(
-    ("name", "exchanges", "early", "least", "most"),
-    [
-        ("ddp-buckets", 4, 3, 0.7, 0.9),
-        ("ddp-one-bucket", 1, 0, 0, 0.05),
-        ("ddp-no-sync", 0, 0, None, None),
-    ],
-)
-def test_exchanges_are_launched_while_the_backward_pass_goes_on_but_for_the_last_bucket(
-    name: str, exchanges: int, early: int, least: float | None, most: float | None
-) -> None:
-    found = step_figures(recorded(name), RECORDED_STEPS)
-    assert (found.exchanges, found.early_exchanges) == (
-        exchanges * RECORDED_STEPS,
-        early * RECORDED_STEPS,
-    )
-    if least is None or most is None:
-        assert (found.hidden_exchange_share, found.exchange_seconds) == (None, 0)
-    else:
-        assert found.hidden_exchange_share is not None
-        assert least <= found.hidden_exchange_share < most
-    parts = (
-        found.compute_share,
-        found.exposed_exchange_share,
-        found.exposed_copy_share,
-        found.idle_share,
-    )
-    assert min(parts) >= 0
-    assert sum(parts) == pytest.approx(1)
-    assert found.operators[0][0] == "addmm backward"
-
-
-def span(name: str, kind: str, queue: str, start: int, end: int) -> Span:
-    return Span(name, kind, "gpu:0", queue, start, end, None, name)  # type: ignore[arg-type]
-
-
-def test_shares_of_a_step_with_all_parts() -> None:
-    spans = (
-        span("matmul", "compute", "stream 7", 0, 40),
-        span("copy", "copy", "stream 8", 20, 50),
-        span("nccl", "exchange", "stream 9", 30, 70),
-        span("relu backward", "compute", "stream 7", 80, 100),
-    )
-    loading = (Window("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 70, 80),)
-    found = step_figures(Timeline("torch", spans, annotations=loading), 2)
-    parts = (
-        found.compute_share,
-        found.exposed_exchange_share,
-        found.exposed_copy_share,
-        found.idle_share,
-    )
-    assert parts == pytest.approx((0.6, 0.3, 0.0, 0.1))
-    assert (found.step_seconds, found.loading_share) == pytest.approx((50e-9, 0.1))
-    assert (found.hidden_exchange_share, found.hidden_copy_share) == pytest.approx(
-        (10 / 40, 20 / 30)
-    )
-    assert (found.exchange_seconds, found.copy_seconds) == pytest.approx((20e-9, 15e-9))
-    assert found.early_exchanges == 1, "the next operator after it is of the backward pass"
-
-
-def test_a_step_in_which_the_recording_ended_is_cut() -> None:
-    spans = tuple(span("matmul", "compute", "stream 7", start, start + 5) for start in (0, 10, 20))
-    steps = tuple(Window(f"ProfilerStep#{start}", start, start + 10) for start in (0, 10, 20))
-    assert step_figures(
-        Timeline("torch", spans, annotations=steps), 2
-    ).step_seconds == pytest.approx(10e-9)
-
-
-def test_keeping_a_gradient_is_no_backward_pass_to_hide_under() -> None:
-    kept = span("add", "compute", "stream 7", 5, 9)._replace(operator=KEEPING)
-    found = step_figures(Timeline("torch", (span("nccl", "exchange", "stream 9", 0, 9), kept)), 1)
-    assert (found.exchanges, found.early_exchanges) == (1, 0)
+from tests.parallel_core.trace_analysis.ranks.test_ranks import PROCESSES
 
 
 def made(
@@ -123,39 +44,70 @@ def made(
     early: int = 15,
     loading: float = 0.0,
 ) -> StepFigures:
-    """Make a process whose steps of 20 ms consist of shares, in each step with some times as much
-    computing.
+    """Return the figures of a process whose steps of 20 ms consist of these shares.
+
+    The rest of a step is idle. `hidden` is the share of the exchange that is hidden, or None
+    without an exchange; `steps` has a factor for each step's computing.
     """
-    exchanged, idle = 0.0 if hidden is None else 0.006, 1 - compute - exchange - copy
+    step_seconds = 0.02
+    idle = 1 - compute - exchange - copy
+    exchange_seconds = 0.0 if hidden is None else 0.006
     by_step = []
     for factor in steps:
-        parts = [0.02 * part for part in (compute * factor, exchange, copy, idle)]
-        by_step.append(Parts(sum(parts), *parts, exchanged, exchanged * (hidden or 0), 0.0002, 0.0))
-    queues = (QueueShare("gpu:0", "stream 7", compute), QueueShare("gpu:0", "stream 9", 0.3))
-    operators = (("conv2d backward", 0.6), ("conv2d", 0.3))
-    whole = (compute, exchange, copy, idle, 0.006, hidden, 0.0002, 0.0, 20, early, loading)
-    return StepFigures(len(steps), 0.02, queues, *whole, operators, tuple(by_step))
-
-
-def decided(found: Answer) -> tuple[str, str]:
-    return found.bound, found.first
+        compute_seconds = step_seconds * compute * factor
+        seconds_of_rest = step_seconds * (exchange + copy + idle)
+        parts = Parts(
+            seconds=compute_seconds + seconds_of_rest,
+            compute_seconds=compute_seconds,
+            exposed_exchange_seconds=step_seconds * exchange,
+            exposed_copy_seconds=step_seconds * copy,
+            idle_seconds=step_seconds * idle,
+            exchange_seconds=exchange_seconds,
+            hidden_exchange_seconds=exchange_seconds * (hidden or 0),
+            copy_seconds=0.0002,
+            hidden_copy_seconds=0.0,
+        )
+        by_step.append(parts)
+    return StepFigures(
+        steps=len(steps),
+        step_seconds=step_seconds,
+        queues=(QueueShare("gpu:0", "stream 7", compute), QueueShare("gpu:0", "stream 9", 0.3)),
+        compute_share=compute,
+        exposed_exchange_share=exchange,
+        exposed_copy_share=copy,
+        idle_share=idle,
+        exchange_seconds=0.006,
+        hidden_exchange_share=hidden,
+        copy_seconds=0.0002,
+        hidden_copy_share=0.0,
+        exchanges=20,
+        early_exchanges=early,
+        loading_share=loading,
+        operators=(("conv2d backward", 0.6), ("conv2d", 0.3)),
+        by_step=tuple(by_step),
+    )
 
 
 def test_a_program_that_computes_and_hides_its_exchange() -> None:
-    found = answer([made()])
-    assert (found.overlap, *decided(found)) == ("overlap", "computation", "operators")
-    assert "gpu:0 stream 7 92 % and gpu:0 stream 9 30 %" in found.sentences[0]
-    assert "conv2d backward (60 %) and conv2d (30 %)" in found.sentences[2]
-    assert " –" not in "".join(found.sentences), "bounds stand together"
+    conclusion = answer([made()])
+    about_step, _, about_bound = conclusion.sentences
+    assert conclusion.overlap == "overlap"
+    assert conclusion.bound == "computation"
+    assert conclusion.first == "operators"
+    assert "gpu:0 stream 7 92 % and gpu:0 stream 9 30 %" in about_step
+    assert "conv2d backward (60 %) and conv2d (30 %)" in about_bound
+    # Bounds stand together.
+    assert " –" not in "".join(conclusion.sentences)
 
 
 def test_several_processes_are_one_program() -> None:
-    found = answer([made(), made(0.8, 0.15, hidden=0.7)])
-    assert "5 recorded on each of 2 processes" in found.sentences[0]
-    assert "gpu:0 stream 7 80 % to 92 %" in found.sentences[0]
-    assert found.overlap == "overlap"
-    assert "30 of 40" in found.sentences[1]
-    assert found.step.shares["compute_seconds"].estimate == pytest.approx(0.86)
+    conclusion = answer([made(), made(0.8, 0.15, hidden=0.7)])
+    about_step, about_overlap, _ = conclusion.sentences
+    assert "5 recorded on each of 2 processes" in about_step
+    assert "gpu:0 stream 7 80 % to 92 %" in about_step
+    assert conclusion.overlap == "overlap"
+    assert "30 of 40" in about_overlap
+    assert conclusion.step.shares["compute_seconds"].estimate == pytest.approx(0.86)
 
 
 @pytest.mark.parametrize(
@@ -179,9 +131,11 @@ def test_several_processes_are_one_program() -> None:
 def test_what_bounds_a_step_and_what_to_look_at_first(
     process: StepFigures, taken: float, bound: str, first: str
 ) -> None:
-    found = answer([process], taken=taken)
-    assert decided(found) == (bound, first)
-    assert found.sentences[2].count("Inconclusive") == (INCONCLUSIVE in decided(found))
+    conclusion = answer([process], taken=taken)
+    assert conclusion.bound == bound
+    assert conclusion.first == first
+    is_open = INCONCLUSIVE in (bound, first)
+    assert conclusion.sentences[2].count("Inconclusive") == is_open
 
 
 @pytest.mark.parametrize(
@@ -215,27 +169,33 @@ def test_more_steps_are_asked_for_only_where_they_can_decide(
 def test_waiting_for_a_core_is_no_computing(
     process: StepFigures, core_wait: float, bound: str, first: str, says_so: bool
 ) -> None:
-    found = answer([process], core_wait=core_wait)
-    assert decided(found) == (bound, first)
-    assert ("waited for a core" in found.sentences[2]) == says_so
+    conclusion = answer([process], core_wait=core_wait)
+    assert conclusion.bound == bound
+    assert conclusion.first == first
+    assert ("waited for a core" in conclusion.sentences[2]) == says_so
 
 
 def test_a_program_gives_the_same_answer_twice_or_an_inconclusive_one() -> None:
     """Around every edge, with steps that differ by a tenth."""
     generator = np.random.default_rng(0)
     for compute in np.linspace(0.3, 0.97, 10):
-        shares = (compute, (1 - compute) / 4, 0.0)
-        twice = [
-            answer([made(*shares, steps=1 + 0.1 * generator.standard_normal(5))]) for _ in range(3)
-        ]
-        for said in ("bound", "first"):
-            assert len({getattr(found, said) for found in twice} - {INCONCLUSIVE}) <= 1
+        exchange = (1 - compute) / 4
+        bounds, firsts = set(), set()
+        for _ in range(3):
+            factors = 1 + 0.1 * generator.standard_normal(5)
+            conclusion = answer([made(compute, exchange, copy=0.0, steps=factors)])
+            bounds.add(conclusion.bound)
+            firsts.add(conclusion.first)
+        assert len(bounds - {INCONCLUSIVE}) <= 1
+        assert len(firsts - {INCONCLUSIVE}) <= 1
 
 
 def test_of_a_step_that_the_profiler_slowed_down_nothing_is_decided() -> None:
-    found = answer([made()], slowdown=1.31)
-    assert (found.overlap, *decided(found)) == (INCONCLUSIVE,) * 3
-    assert "1.31 ×" in found.sentences[2]
+    conclusion = answer([made()], slowdown=1.31)
+    assert conclusion.overlap == INCONCLUSIVE
+    assert conclusion.bound == INCONCLUSIVE
+    assert conclusion.first == INCONCLUSIVE
+    assert "1.31 ×" in conclusion.sentences[2]
     assert answer([made()], slowdown=1.29).bound == "computation"
 
 
@@ -252,10 +212,11 @@ def test_a_gpu_s_kernels_are_set_against_a_step_without_the_profiler(
 
     The profiler stretched it to 15.9 ms. A step that takes longer without it was another one.
     """
-    run = replace(process(None), steps_recorded=2, unprofiled_step_seconds=unprofiled)
-    found = analyse({HOST_BOUND: run}).answer
-    assert found.step.shares["compute_seconds"].estimate == pytest.approx(busy, abs=0.001)
-    assert decided(found) == ("waiting", "launching")
+    run = replace(process_of(None), steps_recorded=2, unprofiled_step_seconds=unprofiled)
+    conclusion = analyse({HOST_BOUND: run}).answer
+    assert conclusion.step.shares["compute_seconds"].estimate == pytest.approx(busy, abs=0.001)
+    assert conclusion.bound == "waiting"
+    assert conclusion.first == "launching"
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu:1"])
@@ -281,27 +242,43 @@ def test_operators_of_a_cpu_are_stretched_themselves(device: str) -> None:
 def test_an_exchange_is_hidden_also_elsewhere_than_under_the_backward_pass(
     early: int, hidden: float | None, overlap: str
 ) -> None:
-    found = answer([replace(made(early=early, hidden=hidden), hidden_copy_share=0.55)])
-    assert found.overlap == overlap
-    assert ("55 % of the copying" in found.sentences[1]) == (hidden is None)
+    process = replace(made(early=early, hidden=hidden), hidden_copy_share=0.55)
+    conclusion = answer([process])
+    assert conclusion.overlap == overlap
+    has_no_exchange = hidden is None
+    assert ("55 % of the copying" in conclusion.sentences[1]) == has_no_exchange
+
+
+def answer_of_two(waiting_share: float) -> Answer:
+    """Return the answer to two processes that waited for each other in a share of the exchange."""
+    waiting = Waiting(waiting_share, last_rank=1, last=9, exchanges=10)
+    return answer([made(0.3, 0.6)] * 2, waiting)
+
+
+@pytest.mark.parametrize(
+    ("waiting_share", "first"), [(0.8, "late-rank"), (0.2, "exchange-less"), (0.5, INCONCLUSIVE)]
+)
+def test_a_late_rank_comes_first_if_processes_wait_for_each_other(
+    waiting_share: float, first: str
+) -> None:
+    assert answer_of_two(waiting_share).first == first
 
 
 def test_processes_that_wait_for_each_other_are_said_to() -> None:
-    late, early, neither = (
-        answer([made(0.3, 0.6)] * 2, Waiting(share, last_rank=1, last=9, exchanges=10))
-        for share in (0.8, 0.2, 0.5)
-    )
-    assert (late.first, early.first, neither.first) == ("late-rank", "exchange-less", INCONCLUSIVE)
-    assert "80 % of it waiting for each other" in late.sentences[1]
-    assert "rank 1 came last in 9 of 10" in late.sentences[2]
+    _, about_overlap, about_bound = answer_of_two(0.8).sentences
+    assert "80 % of it waiting for each other" in about_overlap
+    assert "rank 1 came last in 9 of 10" in about_bound
 
 
 @pytest.mark.parametrize("name", ["kernels_missing", "nccl_annotations_only", "ascend_strings"])
 def test_of_devices_that_were_not_recorded_nothing_is_known(name: str) -> None:
     path = PROCESSES.parent / "incomplete" / f"{name}.json"
-    found = analyse({path: process(None)})
-    assert (found.answer.overlap, *decided(found.answer)) == (UNKNOWN,) * 3
-    assert found.notes, "what is missing is said"
+    analysis = analyse({path: process_of(None)})
+    assert analysis.answer.overlap == UNKNOWN
+    assert analysis.answer.bound == UNKNOWN
+    assert analysis.answer.first == UNKNOWN
+    # What is missing is said.
+    assert analysis.notes
 
 
 @pytest.mark.parametrize(("milliseconds", "is_said"), [(2.0, True), (0.09, False)])
@@ -314,38 +291,43 @@ def test_a_share_of_copies_has_its_amount_and_is_left_out_where_it_is_none(
     assert ("copying" in sentence) == is_said
 
 
-def test_a_pipeline_s_receives_wait_for_the_other_process() -> None:
-    spans = (
-        span("linear", "compute", "thread", 0, 40),
-        span("gloo:send", "exchange", "gloo", 40, 50),
-        span("gloo:recv", "exchange", "gloo", 50, 100),
-        span("gloo:all_reduce", "exchange", "gloo", 100, 120),
-    )
-    found = step_figures(Timeline("torch", spans), 1)
-    assert found.between_two_share == pytest.approx(60 / 80)
-    apart, together = (
-        answer([replace(made(0.3, 0.6), between_two_share=share)] * 2) for share in (0.9, 0.1)
-    )
-    assert (apart.first, together.first) == ("other-process", "exchange-less")
+@pytest.mark.parametrize(
+    ("between_two_share", "first"), [(0.9, "other-process"), (0.1, "exchange-less")]
+)
+def test_the_other_process_comes_first_if_most_of_the_exchange_is_between_two(
+    between_two_share: float, first: str
+) -> None:
+    process = replace(made(0.3, 0.6), between_two_share=between_two_share)
+    assert answer([process, process]).first == first
 
 
-def process(rank: int | None) -> Recorded:
-    return Recorded(1, "torch", rank, "optimizer", 9, 1, Path("trace"), "")
+def process_of(rank: int | None) -> Recorded:
+    """Return what a recorder reports of a process with a trace of one step."""
+    return Recorded(
+        pid=1,
+        framework="torch",
+        rank=rank,
+        marker="optimizer",
+        steps_seen=9,
+        steps_recorded=1,
+        trace=Path("trace"),
+    )
 
 
 def test_the_traces_of_two_processes_are_one_program_s() -> None:
     paths = [PROCESSES / f"rank-{rank}.json.gz" for rank in (0, 1)]
-    found = analyse({path: process(rank) for rank, path in enumerate(paths)})
-    assert list(found.figures) == paths
-    assert "1 recorded on each of 2 processes" in found.answer.sentences[0]
-    assert {span.device for span in found.timeline.spans} >= {"rank 0 cpu", "rank 1 cpu"}
-    (case,) = cases_of(found.timeline)
+    analysis = analyse({path: process_of(rank) for rank, path in enumerate(paths)})
+    assert list(analysis.figures) == paths
+    assert "1 recorded on each of 2 processes" in analysis.answer.sentences[0]
+    assert {span.device for span in analysis.timeline.spans} >= {"rank 0 cpu", "rank 1 cpu"}
+    (case,) = cases_of(analysis.timeline)
     (phrase,) = overlap_phrases(figures_of(case))
-    assert phrase.endswith("queues at once"), "no rank's exchange hides under another's computation"
+    # No rank's exchange hides under another's computation.
+    assert phrase.endswith("queues at once")
 
 
 def test_a_damaged_trace_is_named(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(b"no trace")
     with pytest.raises(RequestError, match=r"trace\.json\.gz"):
-        analyse({path: process(None)})
+        analyse({path: process_of(None)})

@@ -36,11 +36,12 @@ def test_the_busiest_thread_s_waiting_counts_and_not_that_of_others() -> None:
 def test_what_this_thread_ran_is_counted_where_the_system_counts_it() -> None:
     if not Path("/proc/self/schedstat").exists():
         pytest.skip("this system does not count it")
-    own = str(threading.get_native_id())
-    before, ran_until = core_times()[own], time.thread_time() + 0.05
+    this_thread = str(threading.get_native_id())
+    before = core_times()[this_thread]
+    ran_until = time.thread_time() + 0.05
     while time.thread_time() < ran_until:
         pass
-    after = core_times()[own]
+    after = core_times()[this_thread]
     assert after.ran - before.ran >= 40_000_000
     assert after.waited >= before.waited
 
@@ -85,18 +86,21 @@ def diary() -> Diary:
 
 @pytest.fixture
 def recorder(tmp_path: Path, diary: Diary) -> Recorder:
-    made = Recorder(tmp_path, warm_up=2, steps=2)
-    made.add(diary)
-    return made
+    """Return a recorder of the third and the fourth step."""
+    recorder = Recorder(tmp_path, warm_up=2, steps=2)
+    recorder.add(diary)
+    return recorder
 
 
 def report(recorder: Recorder) -> dict[str, Any]:
+    """Return what a recorder has reported so far."""
     (path,) = recorder.folder.glob("*.report")
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
 
 
 def take(steps: int, recorder: Recorder) -> None:
+    """Let a program take a number of steps, which its optimizer marks."""
     for _ in range(steps):
         recorder.mark("optimizer", "torch")
 
@@ -116,12 +120,13 @@ def test_it_records_whole_steps_after_the_warm_up_and_no_more(
         "settle",
         "stop",
     ]
-    found = report(recorder)
-    assert (found["steps_seen"], found["steps_recorded"], found["rank"]) == (4, 2, 3)
-    assert found["trace"] == f"{os.getpid()}.json"
-    assert found["unprofiled_step_seconds"] > 0, (
-        "the second step was seen from end to end before the recording"
-    )
+    reported = report(recorder)
+    assert reported["steps_seen"] == 4
+    assert reported["steps_recorded"] == 2
+    assert reported["rank"] == 3
+    assert reported["trace"] == f"{os.getpid()}.json"
+    # The second step was seen from end to end before the recording.
+    assert reported["unprofiled_step_seconds"] > 0
 
 
 def test_steps_are_timed_without_the_profiler_some_at_a_time_before_and_after(
@@ -152,13 +157,12 @@ def test_a_mark_of_the_program_s_own_takes_the_place_of_a_recording_by_other_mar
     for _ in range(4):
         recorder.mark("optimizer", "torch")
         recorder.mark("profiled_step")
-    found = report(recorder)
-    assert (found["marker"], found["steps_seen"], found["steps_recorded"]) == (
-        "profiled_step",
-        4,
-        2,
-    )
-    assert found["trace"] is not None
+    reported = report(recorder)
+    assert reported["marker"] == "profiled_step"
+    assert reported["steps_seen"] == 4
+    assert reported["steps_recorded"] == 2
+    assert reported["trace"] is not None
+    # After two steps the recording by other marks has just begun.
     assert diary.asked.count("forget") == (steps == 2)
     assert diary.asked[-2:] == ["settle", "stop"]
 
@@ -166,17 +170,21 @@ def test_a_mark_of_the_program_s_own_takes_the_place_of_a_recording_by_other_mar
 def test_a_profiler_s_mark_takes_the_place_of_no_recording(recorder: Recorder) -> None:
     take(4, recorder)
     recorder.mark("profiler", "torch")
-    assert (report(recorder)["marker"], report(recorder)["steps_recorded"]) == ("optimizer", 2)
+    reported = report(recorder)
+    assert reported["marker"] == "optimizer"
+    assert reported["steps_recorded"] == 2
 
 
 def test_what_the_program_marks_itself_counts_before_what_is_found(recorder: Recorder) -> None:
     for marker in ("optimizer", "profiled_step", "optimizer", "profiler"):
         recorder.mark(marker)  # type: ignore[arg-type]
-    # Nor do the steps of another thread.
-    other = threading.Thread(target=recorder.mark, args=("profiled_step", "torch"))
-    other.start()
-    other.join()
-    assert (report(recorder)["marker"], report(recorder)["steps_seen"]) == ("profiled_step", 1)
+    # The steps of another thread do not count.
+    another_thread = threading.Thread(target=recorder.mark, args=("profiled_step", "torch"))
+    another_thread.start()
+    another_thread.join()
+    reported = report(recorder)
+    assert reported["marker"] == "profiled_step"
+    assert reported["steps_seen"] == 1
 
 
 def test_before_the_program_runs_the_profiler_itself_the_recording_ends(
@@ -185,11 +193,9 @@ def test_before_the_program_runs_the_profiler_itself_the_recording_ends(
     take(3, recorder)
     recorder.give_way()
     assert diary.asked[-1] == "stop"
-    found = report(recorder)
-    assert (found["steps_recorded"], found["hindrance"]) == (
-        1,
-        "the program started the profiler itself",
-    )
+    reported = report(recorder)
+    assert reported["steps_recorded"] == 1
+    assert reported["hindrance"] == "the program started the profiler itself"
 
 
 def test_without_a_whole_step_it_begins_again_when_the_program_s_profiler_is_done(
@@ -198,16 +204,20 @@ def test_without_a_whole_step_it_begins_again_when_the_program_s_profiler_is_don
     diary.reason = "the program runs the profiler itself"
     take(1, recorder)
     # That it was running is told before the warm-up, too.
-    found = report(recorder)
-    assert (found["steps_seen"], found["hindrance"], found["trace"]) == (1, diary.reason, None)
+    reported = report(recorder)
+    assert reported["steps_seen"] == 1
+    assert reported["hindrance"] == diary.reason
+    assert reported["trace"] is None
+
     diary.reason = ""
     take(1, recorder)
     recorder.give_way()
+    assert diary.asked == ["settle", "settle", "start", "begin 2", "forget"]
+
+    diary.asked.clear()
     take(3, recorder)
-    assert diary.asked == [
-        *("settle", "settle", "start", "begin 2", "forget"),
-        *("settle", "start", "begin 3", "end 3", "begin 4", "end 4", "settle", "stop"),
-    ]
+    recording_again = ["settle", "start", "begin 3", "end 3", "begin 4", "end 4", "settle", "stop"]
+    assert diary.asked == recording_again
 
 
 @pytest.mark.parametrize("asked", ["start", "end 2", "end 3", "stop"])
@@ -216,12 +226,11 @@ def test_a_profiler_that_fails_does_not_disturb_the_program(
 ) -> None:
     diary.failing = asked
     take(5, recorder)
-    found = report(recorder)
-    assert (found["hindrance"], found["trace"]) == (
-        "the profiler failed (RuntimeError: no counters)",
-        None,
-    )
-    assert diary.asked[-2:] == [asked, "forget"], "it is stopped, as well as it can be"
+    reported = report(recorder)
+    assert reported["hindrance"] == "the profiler failed (RuntimeError: no counters)"
+    assert reported["trace"] is None
+    # It is stopped, as well as it can be.
+    assert diary.asked[-2:] == [asked, "forget"]
 
 
 def test_an_error_of_the_program_s_own_work_ends_the_recording(
@@ -252,7 +261,8 @@ def test_a_marked_step_counts_under_the_command_and_does_nothing_without_it(
     monkeypatch.setitem(sys.modules, RECORDER, recorder_module)
     monkeypatch.setattr(recorder_module, "_recorder", recorder)
     with profiled_step():
-        assert report(recorder)["steps_seen"] == 0, "a step counts when it is over"
+        # A step counts when it is over.
+        assert report(recorder)["steps_seen"] == 0
     assert report(recorder)["steps_seen"] == 1
     with pytest.raises(ValueError, match="of the program"), profiled_step():
         raise ValueError("of the program")

@@ -19,6 +19,7 @@ from tests.conftest import RunProgram
 
 
 def run(tmp_path: Path, code: str) -> int:
+    """Run a program under the recorder, and return its exit status."""
     return run_program((sys.executable, "-c", code), tmp_path, 3, 5)
 
 
@@ -26,32 +27,35 @@ def test_the_exit_status_the_path_and_the_modules_are_the_program_s(
     tmp_path: Path, program: RunProgram
 ) -> None:
     assert run(tmp_path, "import os; os.kill(os.getpid(), 9)") == -signal.SIGKILL
-    check = "import sys; assert not any('own_program' in entry for entry in sys.path); "
-    check += (
-        "assert not {'torch', 'parallel_core', 'backends', 'click'} & {*sys.modules}; raise "
-        "SystemExit(7)"
+    check = (
+        "import sys; assert not any('own_program' in entry for entry in sys.path); "
+        "assert not {'torch', 'parallel_core', 'backends', 'click'} & {*sys.modules}; "
+        "raise SystemExit(7)"
     )
     done = program("profile", "--output", str(tmp_path), "--", sys.executable, "-c", check)
-    assert (done.returncode, done.stdout) == (7, "")
+    assert done.returncode == 7
+    assert done.stdout == ""
 
 
 def test_a_sitecustomize_of_the_user_s_runs_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "sitecustomize.py").write_text("import builtins; builtins.mine = 1\n")
-    monkeypatch.setenv("PYTHONPATH", str(own))
+    folder = tmp_path / "of the user"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("import builtins; builtins.set_by_user = 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
     check = (
-        "import sitecustomize; assert mine == 1 and "
-        f"sitecustomize.__file__.startswith({str(own)!r})"
+        "import sitecustomize; assert set_by_user == 1; "
+        f"assert sitecustomize.__file__.startswith({str(folder)!r})"
     )
     # Its children have it, too.
-    code = (
-        f"{check}; import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', "
-        f"{check!r}]))"
-    )
-    assert run(tmp_path, code) == 0
+    assert run(tmp_path, f"{check}; {in_child(check)}") == 0
+
+
+def in_child(code: str) -> str:
+    """Return a program that runs another one, and ends with its status."""
+    call = f"subprocess.call([sys.executable, '-c', {code!r}])"
+    return f"import subprocess, sys; sys.exit({call})"
 
 
 def test_a_framework_is_hooked_wherever_it_is_imported_and_keeps_its_loader(
@@ -63,33 +67,22 @@ def test_a_framework_is_hooked_wherever_it_is_imported_and_keeps_its_loader(
     # Some libraries look whether a framework is installed before they import it.
     check = (
         "from importlib.util import find_spec; assert find_spec('mxnet') and find_spec('mxnet'); "
+        "import mxnet; assert mxnet.value == 1; "
+        "assert type(mxnet.__loader__).__name__ == 'SourceFileLoader'"
     )
-    check += (
-        "import mxnet; assert mxnet.value == 1; assert type(mxnet.__loader__).__name__ == "
-        "'SourceFileLoader'"
-    )
-    assert (
-        run(
-            tmp_path,
-            f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {check!r}]))",
-        )
-        == 0
-    )
-    (found,) = recorded_in(tmp_path)
-    assert found.framework == "mxnet"
-    assert "AttributeError" in found.failure
-    assert why_incomplete([found], 3, 5) == f"the recorder could not hook mxnet: {found.failure}"
+    assert run(tmp_path, in_child(check)) == 0
+    (process,) = recorded_in(tmp_path)
+    assert process.framework == "mxnet"
+    assert "AttributeError" in process.failure
+    reason = why_incomplete([process], 3, 5)
+    assert reason == f"the recorder could not hook mxnet: {process.failure}"
 
 
 def test_scripts_and_modules_run_with_this_python_and_a_missing_command_is_one_line(
     tmp_path: Path,
 ) -> None:
-    assert interpreted(("train.py", "--epochs", "1")) == (
-        sys.executable,
-        "train.py",
-        "--epochs",
-        "1",
-    )
+    script = ("train.py", "--epochs", "1")
+    assert interpreted(script) == (sys.executable, *script)
     assert interpreted(("-m", "package.train")) == (sys.executable, "-m", "package.train")
     assert interpreted(("sh", "-c", "true"))[1:] == ("-c", "true")
     with pytest.raises(RequestError, match="cannot run no-such-program: No such file"):
@@ -131,30 +124,24 @@ def test_streams_and_signals_pass_through_and_an_interrupt_ends_both(tmp_path: P
             assert process.stdout.readline() == f"{number.name}\n"
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=60)
-    assert (process.returncode, rest) == (-signal.SIGINT, "")
+    assert process.returncode == -signal.SIGINT
+    assert rest == ""
     assert "KeyboardInterrupt" in errors
-    assert errors.split("\n")[-2].startswith(
-        "parallel-core: nothing was recorded: no Python process"
-    )
+    last_line = errors.splitlines()[-1]
+    assert last_line.startswith("parallel-core: nothing was recorded: no Python process")
 
 
 @pytest.mark.parametrize(
     ("seen", "recorded", "hindrance", "line"),
     [
-        (
-            0,
-            0,
-            "",
-            ("no step was seen: no optimizer of torch, no trainer of mxnet"),
-        ),
+        (0, 0, "", "no step was seen: no optimizer of torch, no trainer of mxnet"),
         (
             1,
             0,
             "",
             (
-                "nothing was recorded in the 1 step seen: the program ended, and 3 to warm up and "
-                "5 to "
-                "record"
+                "nothing was recorded in the 1 step seen: the program ended, "
+                "and 3 to warm up and 5 to record"
             ),
         ),
         (
@@ -182,9 +169,25 @@ def test_streams_and_signals_pass_through_and_an_interrupt_ends_both(tmp_path: P
 def test_fewer_steps_than_asked_for_are_one_line(
     seen: int, recorded: int, hindrance: str, line: str
 ) -> None:
-    one = Recorded(1, "torch", None, "optimizer", seen, recorded, None, hindrance)
-    idle = Recorded(2, "torch", None, "optimizer")
-    assert why_incomplete([idle, one], 3, 5).startswith(line)
-    assert (
-        why_incomplete([Recorded(1, "torch", None, "optimizer", 8, 5, Path("trace"))], 3, 5) == ""
+    process = Recorded(
+        pid=1,
+        framework="torch",
+        marker="optimizer",
+        steps_seen=seen,
+        steps_recorded=recorded,
+        hindrance=hindrance,
     )
+    idle_process = Recorded(pid=2, framework="torch", marker="optimizer")
+    assert why_incomplete([idle_process, process], 3, 5).startswith(line)
+
+
+def test_of_a_process_with_a_trace_nothing_is_missing() -> None:
+    process = Recorded(
+        pid=1,
+        framework="torch",
+        marker="optimizer",
+        steps_seen=8,
+        steps_recorded=5,
+        trace=Path("trace"),
+    )
+    assert why_incomplete([process], 3, 5) == ""

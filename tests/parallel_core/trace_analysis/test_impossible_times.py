@@ -11,35 +11,39 @@ from parallel_core.trace_analysis.trace_files import RankTrace, read_ranks
 OPERATIONS = 50
 
 
-def events(unit: float = 1, begin: float = 0) -> list[dict[str, Any]]:
-    """Return kernels of 50 microseconds, one each 100, and the calls that launch them."""
-    made = []
+def launches_and_kernels(unit: float = 1, begin: float = 0) -> list[dict[str, Any]]:
+    """Return the events of kernels that take 50 microseconds, one every 100, each after the call
+    that launches it; `unit` is the length of a microsecond in the trace's times.
+    """
+    events: list[dict[str, Any]] = []
     for number in range(OPERATIONS):
-        time = begin + 100 * number
-        alike = {"ph": "X", "args": {"correlation": number + 1, "device": 0, "stream": 7}}
-        launch = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9}
-        kernel = {"cat": "kernel", "name": "gemm", "pid": 0, "tid": 7}
-        made.append({**alike, **launch, "ts": time * unit, "dur": 5 * unit})
-        made.append({**alike, **kernel, "ts": (time + 30) * unit, "dur": 50 * unit})
-    return made
+        arguments = {"correlation": number + 1, "device": 0, "stream": 7}
+        launch_time = begin + 100 * number
+        launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": arguments}
+        launch |= {"pid": 9, "tid": 9, "ts": launch_time * unit, "dur": 5 * unit}
+        kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "args": arguments}
+        kernel |= {"pid": 0, "tid": 7, "ts": (launch_time + 30) * unit, "dur": 50 * unit}
+        events += [launch, kernel]
+    return events
 
 
-def read(folder: Path, written: list[dict[str, Any]]) -> RankTrace:
+def trace_of(folder: Path, events: list[dict[str, Any]]) -> RankTrace:
+    """Write events as a trace into a folder, and read it."""
     path = folder / "trace.json"
-    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": written}))
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     (rank,) = read_ranks([path]).values()
     return rank
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1e-9])
 def test_times_in_another_unit_are_told(tmp_path: Path, unit: float) -> None:
-    notes = read(tmp_path, events(unit)).timeline.notes
-    assert any("microseconds" in note for note in notes)
+    rank = trace_of(tmp_path, launches_and_kernels(unit))
+    assert any("microseconds" in note for note in rank.timeline.notes)
 
 
 @pytest.mark.parametrize("begin", [0, -3000, 1.7e15])
 def test_times_begin_wherever_they_do(tmp_path: Path, begin: float) -> None:
-    rank = read(tmp_path, events(begin=begin))
+    rank = trace_of(tmp_path, launches_and_kernels(begin=begin))
     (case,) = rank.figures
     assert case.compute_seconds == pytest.approx(OPERATIONS * 50e-6)
     assert rank.timeline.notes == ()
@@ -51,9 +55,11 @@ def test_times_begin_wherever_they_do(tmp_path: Path, begin: float) -> None:
 def test_events_of_impossible_times_are_counted_and_left_out(
     tmp_path: Path, key: str, value: object
 ) -> None:
-    written = events()
-    written[3][key] = written[9][key] = value
-    rank = read(tmp_path, written)
+    events = launches_and_kernels()
+    # Two of the kernels, which stand after their launches.
+    events[3][key] = value
+    events[9][key] = value
+    rank = trace_of(tmp_path, events)
     (case,) = rank.figures
     assert case.compute_seconds == pytest.approx((OPERATIONS - 2) * 50e-6)
     assert any(note.startswith("2 events") for note in rank.timeline.notes)

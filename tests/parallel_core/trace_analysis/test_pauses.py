@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
@@ -10,45 +11,58 @@ from parallel_core.own_program.step_figures import step_figures
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.steps.figures import steps
 from parallel_core.trace_analysis.steps.pauses import Pause, unrecorded_time
-from tests.parallel_core.trace_analysis.synthetic import GPU
+from tests.parallel_core.trace_analysis.synthetic import GPU, sorted_by_start
 
 MS = 1_000_000
 
 
 def in_steps(pauses: Sequence[int], *, in_step: bool) -> Timeline:
-    """Return steps of 9 ms of work and 1 ms of none, and a pause before each, in it or between."""
-    spans, marked, time = [], [], 0
+    """Return the timeline of steps of 1 ms without work and 9 ms of it, and of pauses before them.
+
+    A pause, in milliseconds, belongs to the step that follows it, or to none.
+    """
+    spans, windows = [], []
+    end = 0
     for number, pause in enumerate(pauses):
-        begin, time = time, time + pause * MS
-        marked.append(Window(f"ProfilerStep#{number}", begin if in_step else time, time + 10 * MS))
-        spans.append(Span("gemm", "compute", GPU, "stream 7", time + MS, time + 10 * MS))
-        time += 10 * MS
-    return Timeline("torch", spans, annotations=tuple(marked))
+        pause_start = end
+        pause_end = pause_start + pause * MS
+        end = pause_end + 10 * MS
+        step_start = pause_start if in_step else pause_end
+        windows.append(Window(f"ProfilerStep#{number}", step_start, end))
+        spans.append(Span("gemm", "compute", GPU, "stream 7", pause_end + MS, end))
+    return Timeline("torch", spans, annotations=tuple(windows))
 
 
 def pause_in(timeline: Timeline) -> Pause | None:
+    """Return the pause that is told of a timeline's steps, if any is."""
     (case,) = cases_of(timeline)
-    found = steps(case)
-    assert found is not None
-    return found.pause
+    figures = steps(case)
+    assert figures is not None
+    return figures.pause
 
 
 def test_a_pause_in_one_step_is_said_and_where() -> None:
-    found = pause_in(in_steps([0, 0, 0, 40, 0, 0], in_step=True))
-    assert found is not None
-    assert found.share == pytest.approx(46 / 100)
-    assert found.step_share == pytest.approx(0.1)
-    assert found.longest_seconds == pytest.approx(0.041)
-    assert (found.after, found.before) == ("ProfilerStep#3", "ProfilerStep#3")
+    pause = pause_in(in_steps([0, 0, 0, 40, 0, 0], in_step=True))
+    assert pause is not None
+    # The pause and 1 ms of each of the six steps.
+    assert pause.share == pytest.approx((40 + 6) / 100)
+    assert pause.step_share == pytest.approx(0.1)
+    assert pause.longest_seconds == pytest.approx(0.041)
+    assert pause.after == "ProfilerStep#3"
+    assert pause.before == "ProfilerStep#3"
 
 
 def test_a_pause_between_two_steps_is_said_and_where() -> None:
-    found = pause_in(in_steps([0, 0, 0, 5, 0, 0], in_step=False))
-    assert found is None
-    found = pause_in(in_steps([0, 0, 0, 9, 0, 0, 0, 0, 0, 9], in_step=False))
-    assert found is not None
-    assert found.share == pytest.approx(28 / 118)
-    assert (found.after, found.before) == ("ProfilerStep#2", "ProfilerStep#3")
+    pause = pause_in(in_steps([0, 0, 0, 9, 0, 0, 0, 0, 0, 9], in_step=False))
+    assert pause is not None
+    # Two pauses and 1 ms of each of the ten steps.
+    assert pause.share == pytest.approx((9 + 9 + 10) / 118)
+    assert pause.after == "ProfilerStep#2"
+    assert pause.before == "ProfilerStep#3"
+
+
+def test_a_short_pause_between_two_steps_is_not_said() -> None:
+    assert pause_in(in_steps([0, 0, 0, 5, 0, 0], in_step=False)) is None
 
 
 @pytest.mark.parametrize("pauses", [[0] * 6, [40] * 6])
@@ -58,20 +72,21 @@ def test_what_the_median_step_says_is_not_said_twice(pauses: list[int]) -> None:
 
 def test_a_queue_s_share_is_of_the_median_step_as_all_others_are() -> None:
     # A cold first step is six times as long as the others.
-    found = step_figures(in_steps([50, 0, 0, 0, 0], in_step=True), 5)
-    (queue,) = found.queues
+    figures = step_figures(in_steps([50, 0, 0, 0, 0], in_step=True), 5)
+    (queue,) = figures.queues
     assert queue.busy_share == pytest.approx(0.9)
-    shares = [step.compute_seconds / step.seconds for step in found.by_step]
-    assert sorted(shares)[2] == pytest.approx(queue.busy_share)
+    shares = [step.compute_seconds / step.seconds for step in figures.by_step]
+    assert median(shares) == pytest.approx(queue.busy_share)
 
 
 def without_steps(gaps: Sequence[int]) -> Timeline:
     """Return operations of 10 ms, each after a gap in milliseconds."""
-    spans, time = [], 0
+    spans = []
+    end = 0
     for gap in (0, *gaps):
-        time += gap * MS
-        spans.append(Span("gemm", "compute", "cpu", "thread", time, time + 10 * MS))
-        time += 10 * MS
+        start = end + gap * MS
+        end = start + 10 * MS
+        spans.append(Span("gemm", "compute", "cpu", "thread", start, end))
     return Timeline("torch", spans)
 
 
@@ -98,5 +113,5 @@ def test_time_without_a_record_is_said_of_programs_without_steps(
 def test_what_a_host_does_is_a_record_too() -> None:
     timeline = without_steps([1, 1, 1, 300, 1])
     waiting = Span("wait", "host", HOST_DEVICE, "Python", 44 * MS, 340 * MS)
-    spans = sorted((*timeline.spans, waiting), key=lambda span: span.start)
-    assert not list(unrecorded_time(replace(timeline, spans=spans)))
+    spans = sorted_by_start((*timeline.spans, waiting))
+    assert list(unrecorded_time(replace(timeline, spans=spans))) == []

@@ -4,6 +4,7 @@ beside the trace.
 When the two agree, what is left out, and how uncertain either is.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -57,7 +58,7 @@ ON_SYNC = ("overlap", "data-parallel")
 """Without a queue a profile has the same operators: two experiments are enough."""
 
 FEW = synthetic("a test needs no more", train=48, test=8)
-SMALLER: Mapping[str, dict[str, Any]] = {
+SMALLER_OPTIONS: Mapping[str, dict[str, Any]] = {
     "data-parallel": {"data": FEW, "settings": Settings(2, 16)},
     "learning-rates": {"data": FEW, "rates": (0.1,), "settings": Settings(1, 8, limit=2)},
 }
@@ -65,9 +66,9 @@ SMALLER: Mapping[str, dict[str, Any]] = {
 
 
 def small_run(backend: Backend, experiment: str, **options: Any) -> Result:
-    return EXPERIMENTS[experiment].run(
-        backend, **{**small(experiment), **SMALLER.get(experiment, {}), **options}
-    )
+    """Run an experiment with the smallest options that a profile needs, but for those given."""
+    smallest = {**small(experiment), **SMALLER_OPTIONS.get(experiment, {})}
+    return EXPERIMENTS[experiment].run(backend, **{**smallest, **options})
 
 
 @pytest.fixture
@@ -97,17 +98,22 @@ def profiled(load_profiled: Load) -> Backend:
     return load_profiled(2)
 
 
-# Each at once on one framework, and on the other one among the long tests.
-@pytest.mark.parametrize(
-    ("experiment", "frameworks"),
-    [
-        pytest.param(
-            name, ("mxnet",) if is_first == bool(place % 2) else ("torch", "jax"), marks=marks
-        )
-        for place, name in enumerate(sorted(EXPERIMENTS))
-        for is_first, marks in ((True, ()), (False, pytest.mark.long))
-    ],
-)
+def on_each_framework() -> list[Any]:
+    """Return the experiments, each with the frameworks on which it is profiled.
+
+    By turns one framework is tested at once, and the others among the long tests.
+    """
+    cases = []
+    for number, name in enumerate(sorted(EXPERIMENTS)):
+        at_once, later = ("torch", "jax"), ("mxnet",)
+        if number % 2 == 1:
+            at_once, later = later, at_once
+        cases.append(pytest.param(name, at_once))
+        cases.append(pytest.param(name, later, marks=pytest.mark.long))
+    return cases
+
+
+@pytest.mark.parametrize(("experiment", "frameworks"), on_each_framework())
 def test_every_experiment_can_be_seen(
     load_profiled: Load,
     experiment: str,
@@ -122,22 +128,34 @@ def test_every_experiment_can_be_seen(
     profiled = load_profiled(min(3, EXPERIMENTS[experiment].devices))
     with repeatable():
         result = small_run(profiled, experiment)
-    before = result.as_json()
-    found = profile(profiled, result)
-    assert result.as_json() == before
-    names = [case.name for case in found.timeline.cases]
-    assert list(found.seconds) == names
-    assert {EXPERIMENTS[experiment].case} & {case.name for case in result.cases} <= set(names)
-    assert overlapping(found.timeline) == []
-    assert f"{profiled.name} {profiled.version}, {profiled.engine} engine" == found.timeline.source
-    # What only loads arrays, or divides them into views, may run no operator.
-    working = {
-        seen.case
-        for seen in timeline_figures(found.timeline)
-        if any(queue.device != "host" for queue in seen.queues)
-    }
-    idle = {name for name in set(names) - working if not name.startswith("dividing alone")}
-    assert idle <= {"get_params", "split_and_load"}
+    result_before = result.as_json()
+
+    recorded = profile(profiled, result)
+
+    assert result.as_json() == result_before
+    timeline = recorded.timeline
+    names = [case.name for case in timeline.cases]
+    assert list(recorded.seconds) == names
+    shown_case = EXPERIMENTS[experiment].case
+    if shown_case in [case.name for case in result.cases]:
+        assert shown_case in names
+    assert overlapping(timeline) == []
+    assert timeline.source == f"{profiled.name} {profiled.version}, {profiled.engine} engine"
+    assert idle_cases(timeline) <= MAY_BE_IDLE
+
+
+MAY_BE_IDLE = {"get_params", "split_and_load"}
+"""What only loads arrays may run no operator."""
+
+
+def idle_cases(timeline: Timeline) -> set[str]:
+    """Return the cases in which no device worked, without those that divide arrays into views."""
+    idle = set()
+    for figures in timeline_figures(timeline):
+        is_working = any(queue.device != "host" for queue in figures.queues)
+        if not is_working and not figures.case.startswith("dividing alone"):
+            idle.add(figures.case)
+    return idle
 
 
 def test_the_asynchronous_engine_is_seen_to_overlap_and_the_synchronous_one_never(
@@ -148,9 +166,11 @@ def test_the_asynchronous_engine_is_seen_to_overlap_and_the_synchronous_one_neve
     # Whose turn it is when cores are few is the kernel's choice: what overlaps is seen in one of
     # some repetitions.
     for _ in range(20 if profiled.engine == "async" else 1):
-        seen = {found.case: found for found in timeline_figures(profile(profiled, result).timeline)}
-        together, book = seen["run and copy together"], seen["together the book's way"]
-        assert book.hidden_share == 0
+        timeline = profile(profiled, result).timeline
+        figures_by_case = {figures.case: figures for figures in timeline_figures(timeline)}
+        together = figures_by_case["run and copy together"]
+        book_s_way = figures_by_case["together the book's way"]
+        assert book_s_way.hidden_share == 0
         assert together.hidden_share is not None
         if profiled.engine == "sync":
             assert together.hidden_share == 0
@@ -165,25 +185,22 @@ def test_a_training_s_profile_is_of_a_share_of_an_epoch(profiled: Backend) -> No
         result = small_run(profiled, "data-parallel")
     (case,) = (case for case in result.cases if case.name == EXPERIMENTS["data-parallel"].case)
     assert 0 < case.share <= 1
-    steps = case.share * len(result.series["loss"]) / result.parameters["epochs"]
-    launches = [
-        span
-        for span in profile(profiled, result).timeline.spans
-        if span.name == "launch value_and_gradients"
-    ]
-    assert len(launches) == round(steps) * len(profiled.devices)
+    steps_per_epoch = len(result.series["loss"]) / result.parameters["epochs"]
+    profiled_steps = round(case.share * steps_per_epoch)
+    names = [span.name for span in profile(profiled, result).timeline.spans]
+    launches = names.count("launch value_and_gradients")
+    assert launches == profiled_steps * len(profiled.devices)
 
 
 def test_of_many_cases_those_are_repeated_that_a_comparison_shows(profiled: Backend) -> None:
     with repeatable():
         result = small_run(profiled, "barriers", deepest=64)
-    found = profile(profiled, result)
-    assert EXPERIMENTS["barriers"].case in found.seconds
-    assert len(found.seconds) <= MAX_PROFILED_CASES < len(result.cases)
-    assert any(
-        note.startswith(f"{len(found.seconds)} of {len(result.cases)} cases")
-        for note in found.timeline.notes
-    )
+    recorded = profile(profiled, result)
+    assert EXPERIMENTS["barriers"].case in recorded.seconds
+    assert len(result.cases) > MAX_PROFILED_CASES
+    assert len(recorded.seconds) <= MAX_PROFILED_CASES
+    told = f"{len(recorded.seconds)} of {len(result.cases)} cases"
+    assert any(note.startswith(told) for note in recorded.timeline.notes)
 
 
 @pytest.mark.parametrize("experiment", ["parallel", "data-parallel"])
@@ -202,140 +219,180 @@ TIMES = st.floats(1e-3, 1e3)
 OVERLAP = "overlap_efficiency"
 
 
-def of(found: tuple[Agreement, ...], quantity: str, case: str = JOINT) -> Agreement:
-    (one,) = (one for one in found if (one.case, one.quantity) == (case, quantity))
-    return one
+def agreement_on(compared: tuple[Agreement, ...], quantity: str, case: str = JOINT) -> Agreement:
+    """Return the only comparison of a quantity of a case."""
+    (agreement,) = (
+        agreement
+        for agreement in compared
+        if agreement.case == case and agreement.quantity == quantity
+    )
+    return agreement
 
 
 @pytest.mark.parametrize(
-    ("both", "changes", "by_trace", "by_clock"),
+    ("both", "changes", "by_trace", "by_clock", "agree"),
     [
-        (0.205, {}, 0.98, 0.975),
+        (0.205, {}, 0.98, 0.975, True),
         # What slows the operations down overlaps and saves nothing.
-        (0.3, {"stretch": 1.5}, 0.98, 0.5),
-        (0.205, {"together": False}, 0, 0.975),
+        (0.3, {"stretch": 1.5}, 0.98, 0.5, False),
+        (0.205, {"together": False}, 0, 0.975, False),
     ],
 )
 def test_overlap_is_held_against_the_time_that_it_saved(
-    both: float, changes: dict[str, float], by_trace: float, by_clock: float
+    both: float, changes: dict[str, float], by_trace: float, by_clock: float, agree: bool
 ) -> None:
-    one = of(held(overlap_result(0.2, 0.2, both), **changes), OVERLAP)
-    assert (one.by_trace, one.by_clock) == (pytest.approx(by_trace), pytest.approx(by_clock))
-    assert one.agree == (by_clock > 0.9 < by_trace)
+    compared = held(overlap_result(0.2, 0.2, both), **changes)
+    overlap = agreement_on(compared, OVERLAP)
+    assert overlap.by_trace == pytest.approx(by_trace)
+    assert overlap.by_clock == pytest.approx(by_clock)
+    assert overlap.agree == agree
 
 
-@pytest.mark.parametrize(("together", "agrees"), [(0.2, True), (0.26, False)])
-def test_devices_at_once_are_held_against_the_speedup(together: float, agrees: bool) -> None:
-    timeline = parallel_timeline(stretch=together / 0.2)
-    seconds = {"on cpu:1 alone": 0.2, "on cpu:2 alone": 0.2, "on all together": together}
-    made = comparisons.result(
-        Cell("parallel", "torch", "async"), seconds, metrics={"parallel_speedup": 0.4 / together}
+@pytest.mark.parametrize(("together", "agree"), [(0.2, True), (0.26, False)])
+def test_devices_at_once_are_held_against_the_speedup(together: float, agree: bool) -> None:
+    result = comparisons.result(
+        Cell("parallel", "torch", "async"),
+        {"on cpu:1 alone": 0.2, "on cpu:2 alone": 0.2, "on all together": together},
+        metrics={"parallel_speedup": 0.4 / together},
     )
+    timeline = parallel_timeline(stretch=together / 0.2)
     # Two workers serve each device: they are queues, and no more devices.
-    found = tuple(replace(case, queues_at_once=4.0) for case in timeline_figures(timeline))
-    one = of(agreements(made, found), "parallel_speedup", "on all together")
-    assert one.by_trace == pytest.approx(2, rel=0.01)
-    assert one.agree == agrees
+    figures = tuple(replace(case, queues_at_once=4.0) for case in timeline_figures(timeline))
+
+    compared = agreements(result, figures)
+
+    speedup = agreement_on(compared, "parallel_speedup", "on all together")
+    assert speedup.by_trace == pytest.approx(2, rel=0.01)
+    assert speedup.agree == agree
 
 
 def test_the_time_and_the_share_of_dispatch_are_compared_for_every_case() -> None:
-    found = held(overlap_result(0.2, 0.2, 0.204))
-    assert [(one.case, one.quantity) for one in found[1:]] == [
-        (case, quantity) for case in ("run", "copy", JOINT) for quantity in (SECONDS, DISPATCH)
+    _, *compared = held(overlap_result(0.2, 0.2, 0.204))
+    assert [(agreement.case, agreement.quantity) for agreement in compared] == [
+        ("run", SECONDS),
+        ("run", DISPATCH),
+        ("copy", SECONDS),
+        ("copy", DISPATCH),
+        (JOINT, SECONDS),
+        (JOINT, DISPATCH),
     ]
-    assert all(one.agree for one in found)
+
+
+def test_what_agrees_and_a_synchronous_engine_s_dispatch_that_does_not() -> None:
+    compared = held(overlap_result(0.2, 0.2, 0.204))
+    assert all(agreement.agree for agreement in compared)
+
     # A synchronous engine's calls compute themselves.
-    eager = of(held(overlap_result(0.2, 0.2, 0.4), synchronous=True), DISPATCH, "run")
-    assert (eager.by_trace, eager.by_clock) == (pytest.approx(1, abs=0.01), 0.01)
-    assert not eager.agree
+    compared = held(overlap_result(0.2, 0.2, 0.4), synchronous=True)
+    dispatch = agreement_on(compared, DISPATCH, "run")
+    assert dispatch.by_trace == pytest.approx(1, abs=0.01)
+    assert dispatch.by_clock == 0.01
+    assert not dispatch.agree
 
 
-def test_a_time_that_differs_is_said_with_the_noise_and_noisy_times_make_no_disagreement() -> None:
-    one = of(held(overlap_result(0.2, 0.15, 0.2)), SECONDS, "copy")
-    assert not one.agree
-    assert "200 ms by the trace, 150 ms by the clock" in one.sentence
-    assert one.sentence.endswith(CAUSES[SECONDS])
-    quiet, noisy = (
-        of(held(overlap_result(0.2, 0.2, 0.225, spread)), OVERLAP).agree for spread in (0.0, 0.2)
-    )
-    assert (quiet, noisy) == (False, True)
+def test_a_time_that_differs_is_said_with_the_noise() -> None:
+    compared = held(overlap_result(0.2, 0.15, 0.2))
+    copy_time = agreement_on(compared, SECONDS, "copy")
+    assert not copy_time.agree
+    assert "200 ms by the trace, 150 ms by the clock" in copy_time.sentence
+    assert copy_time.sentence.endswith(CAUSES[SECONDS])
 
 
-def test_what_was_done_several_times_is_divided_and_what_one_side_knows_is_left_out() -> None:
+@pytest.mark.parametrize(("spread", "agree"), [(0.0, False), (0.2, True)], ids=["quiet", "noisy"])
+def test_noisy_times_make_no_disagreement(spread: float, agree: bool) -> None:
+    compared = held(overlap_result(0.2, 0.2, 0.225, spread))
+    assert agreement_on(compared, OVERLAP).agree == agree
+
+
+def test_what_was_done_several_times_is_divided() -> None:
     result = overlap_result(0.02, 0.2, 0.2)
-    compared = held(
-        replace(result, cases=(replace(result.cases[0], repeats=10), *result.cases[1:]))
-    )
-    assert of(compared, SECONDS, "run").agree
-    assert not [one for one in compared if (one.case, one.quantity) == ("run", DISPATCH)]
+    run, copy, both = result.cases
+    compared = held(replace(result, cases=(replace(run, repeats=10), copy, both)))
+    assert agreement_on(compared, SECONDS, "run").agree
+    quantities = [agreement.quantity for agreement in compared if agreement.case == "run"]
+    assert DISPATCH not in quantities
+
+
+def test_what_one_side_knows_is_left_out() -> None:
+    result = overlap_result(0.02, 0.2, 0.2)
     assert agreements(result, ()) == ()
     assert held(replace(result, cases=())) == ()
-    unknown = held(replace(result, metrics={OVERLAP: math.nan}))
-    assert {one.quantity for one in unknown} == {SECONDS, DISPATCH}
+    without_overlap = held(replace(result, metrics={OVERLAP: math.nan}))
+    assert {agreement.quantity for agreement in without_overlap} == {SECONDS, DISPATCH}
 
 
 def test_the_overhead_is_of_the_same_clock_with_and_without_profiler() -> None:
     result = overlap_result(1.0, 2.0, 4.0)
-    found = overhead(result, {"run": 1.1, "copy": 2.0, JOINT: 4.8, "another": 9.0})
-    assert ("1.10 ×" in found, "3 cases" in found) == (True, True)
+    of_three = overhead(result, {"run": 1.1, "copy": 2.0, JOINT: 4.8, "another": 9.0})
+    assert "1.10 ×" in of_three
+    assert "3 cases" in of_three
     assert "1.30 ×" in overhead(result, {JOINT: 5.2})
 
 
 def test_the_cases_and_metrics_that_are_compared_exist() -> None:
     backend = backends.load("numpy", 2, "cpu", "sync", 1)
-    small_ones: dict[str, dict[str, int]] = {
-        "overlap": {"size": 8, "copies": 1},
-        "parallel": {"size": 8},
-    }
-    results = [
-        EXPERIMENTS[name].run(backend, **options, rounds=3) for name, options in small_ones.items()
-    ]
-    found = {
-        (case.name, metric)
-        for result in results
-        for case in result.cases
-        for metric in result.metrics
-    }
-    assert set(COMPARED) <= found
+    overlap = parallel_core.run_overlap(backend, size=8, copies=1, rounds=3)
+    parallel = parallel_core.run_parallel(backend, size=8, rounds=3)
+    existing: set[tuple[str, str]] = set()
+    for result in (overlap, parallel):
+        names = [case.name for case in result.cases]
+        existing.update(itertools.product(names, result.metrics))
+    assert set(COMPARED) <= existing
 
 
 @given(TIMES, TIMES, SHARES, SHARES)
 def test_noises_add_as_squares_and_count_up_and_down_alike(
-    one: float, other: float, share: float, more: float
+    seconds_a: float, seconds_b: float, share_a: float, share_b: float
 ) -> None:
-    times = {"on a alone": one, "on b alone": other, "on all together": 1.0}
+    # The speedup of `parallel` is (a + b) / together, and together takes a second.
+    times = {"on a alone": seconds_a, "on b alone": seconds_b, "on all together": 1.0}
     speedup = EXPERIMENTS["parallel"].metric_named("parallel_speedup").formula
     assert speedup is not None
-    made = propagated(speedup, times, {"on a alone": share, "on b alone": more})
-    assert made == pytest.approx(math.hypot(one * share, other * more))
-    of_all = propagated(speedup, times, {"on all together": share})
-    assert of_all == pytest.approx((one + other) * (1 / (1 - share) - 1 / (1 + share)) / 2)
+
+    noise_of_parts = propagated(speedup, times, {"on a alone": share_a, "on b alone": share_b})
+    assert noise_of_parts == pytest.approx(math.hypot(seconds_a * share_a, seconds_b * share_b))
+
+    noise_of_joint = propagated(speedup, times, {"on all together": share_a})
+    largest = (seconds_a + seconds_b) / (1 - share_a)
+    smallest = (seconds_a + seconds_b) / (1 + share_a)
+    assert noise_of_joint == pytest.approx((largest - smallest) / 2)
 
 
 @given(TIMES, SHARES)
 def test_every_noise_has_a_floor(seconds: float, share: float) -> None:
     result = overlap_result(seconds, seconds, seconds, share)
-    for one in held(result):
-        if one.quantity == SECONDS:
-            assert one.noise == pytest.approx(max(share, MIN_NOISE) * result.cases[0].median)
+    seconds_noise = max(share, MIN_NOISE) * result.cases[0].median
+    for agreement in held(result):
+        if agreement.quantity == SECONDS:
+            assert agreement.noise == pytest.approx(seconds_noise)
         else:
-            assert one.noise >= MIN_NOISE
+            assert agreement.noise >= MIN_NOISE
 
 
 def test_noise_as_large_as_the_quantity_agrees_with_nothing() -> None:
-    one = Agreement("run", OVERLAP, by_trace=0.1, by_clock=4.5, noise=173)
-    assert (one.agree, one.too_noisy, replace(one, noise=4.4).too_noisy) == (True, True, False)
+    agreement = Agreement("run", OVERLAP, by_trace=0.1, by_clock=4.5, noise=173)
+    assert agreement.agree
+    assert agreement.too_noisy
+    assert not replace(agreement, noise=4.4).too_noisy
 
 
-def test_devices_that_worked_and_what_was_hidden_are_told_unless_the_profiler_slowed_it() -> None:
-    told = about_efficiency(overlap_figures()[-1])
-    assert "1.96 of 2 devices" in told
-    assert "98 % of the shorter" in told
-    assert "hidden" not in about_efficiency(timeline_figures(parallel_timeline())[-1])
+def test_devices_that_worked_and_what_was_hidden_are_told() -> None:
+    about_overlap = about_efficiency(overlap_figures()[-1])
+    assert "1.96 of 2 devices" in about_overlap
+    assert "98 % of the shorter" in about_overlap
+    about_parallel = about_efficiency(timeline_figures(parallel_timeline())[-1])
+    assert "hidden" not in about_parallel
     (empty,) = timeline_figures(Timeline("made up", ()))
     assert about_efficiency(empty) == ""
-    for slowdown, figures in ((1.2, True), (6.2, False)):
-        case = replace(overlap_figures()[-1], slowdown=slowdown)
-        assert ("%" in about_efficiency(case)) == figures
-        assert (overlap_phrases(case) == (case.slowed_in_words,)) == (not figures)
-        assert ("6.2" in case.slowed_in_words) == (not figures)
+
+
+def test_nothing_is_told_of_what_the_profiler_slowed_down() -> None:
+    slightly_slowed = replace(overlap_figures()[-1], slowdown=1.2)
+    assert "%" in about_efficiency(slightly_slowed)
+    assert overlap_phrases(slightly_slowed) != (slightly_slowed.slowed_in_words,)
+    assert "6.2" not in slightly_slowed.slowed_in_words
+
+    much_slowed = replace(overlap_figures()[-1], slowdown=6.2)
+    assert "%" not in about_efficiency(much_slowed)
+    assert overlap_phrases(much_slowed) == (much_slowed.slowed_in_words,)
+    assert "6.2" in much_slowed.slowed_in_words

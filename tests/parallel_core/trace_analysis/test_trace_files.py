@@ -24,9 +24,9 @@ TRACES = Path(__file__).parent / "traces"
 
 
 def on_devices(timeline: Timeline) -> Counter[tuple[str, str]]:
-    return Counter(
-        (span.device, span.queue) for span in timeline.spans if span.device not in ("host", "cpu")
-    )
+    """Return how many operations each queue of a device other than the CPU has."""
+    on_device = [span for span in timeline.spans if span.device not in ("host", "cpu")]
+    return Counter((span.device, span.queue) for span in on_device)
 
 
 def test_kineto_of_2021_has_a_gpu_and_its_launches() -> None:
@@ -36,11 +36,9 @@ def test_kineto_of_2021_has_a_gpu_and_its_launches() -> None:
     assert Counter(span.kind for span in operations) == {"compute": 30, "copy": 2}
     assert all(span.launched is not None and span.launched < span.start for span in operations)
     # Steps are marks, and what the runtime is called for is its caller's work.
-    assert not any(
-        name in span.name
-        for span in timeline.spans
-        for name in ("ProfilerStep", "cudaLaunchKernel")
-    )
+    for span in timeline.spans:
+        assert "ProfilerStep" not in span.name
+        assert "cudaLaunchKernel" not in span.name
     assert cases_of(timeline)[0].resolution == 1000
 
 
@@ -113,9 +111,10 @@ def test_every_accelerator_s_work_is_read_with_its_launch(
         launch,
         event(category, "gemm", 20, pid=0, tid="stream 7", args={"correlation": 7}),
     )
-    assert [(span.device, span.queue, span.launched) for span in timeline.spans] == [
-        (device, "stream 7", 0)
-    ]
+    (span,) = timeline.spans
+    assert span.device == device
+    assert span.queue == "stream 7"
+    assert span.launched == 0
 
 
 def test_a_row_that_is_called_after_another_accelerator_is_one(tmp_path: Path) -> None:
@@ -148,14 +147,17 @@ def test_numbers_of_other_forms_link_nothing_and_break_nothing(
 
 
 def test_ids_of_several_ranks_that_collide_break_nothing(tmp_path: Path) -> None:
-    of = {"correlation": 1, "device": 0, "stream": 7}
-    launches = [event("cuda_runtime", "cudaLaunchKernel", start, args=of) for start in (10, 50)]
+    same_id = {"correlation": 1, "device": 0, "stream": 7}
     timeline = read(
-        tmp_path, *launches, *(event("kernel", "gemm", start, pid=0, args=of) for start in (20, 21))
+        tmp_path,
+        event("cuda_runtime", "cudaLaunchKernel", 10, args=same_id),
+        event("cuda_runtime", "cudaLaunchKernel", 50, args=same_id),
+        event("kernel", "gemm", 20, pid=0, args=same_id),
+        event("kernel", "gemm", 21, pid=0, args=same_id),
     )
     assert len(timeline.spans) == 2
-    (found,) = timeline_figures(timeline)
-    assert found.seconds > 0
+    (figures,) = timeline_figures(timeline)
+    assert figures.seconds > 0
 
 
 def test_mxnet_s_trace_is_recognised_whatever_its_name_and_the_steps_that_it_marks_are_annotations(
@@ -167,17 +169,24 @@ def test_mxnet_s_trace_is_recognised_whatever_its_name_and_the_steps_that_it_mar
     ]
     operator = {"name": "_np_dot", "cat": "operator", "pid": 1, "tid": 10051307376349735870}
     step = {"name": "ProfilerStep#3", "cat": "event", "pid": 9, "tid": 7}
-    # As the profiler writes them, in short.
-    times = ((operator, "B", 264), (operator, "E", 2200), (step, "B", 0), (step, "E", 3000))
-    marks = [{**one, "ph": phase, "ts": 1795279713356000 + time} for one, phase, time in times]
+    # As the profiler writes them, in short: when each begins and ends.
+    origin = 1795279713356000
+    marks = [
+        {**operator, "ph": "B", "ts": origin + 264},
+        {**operator, "ph": "E", "ts": origin + 2200},
+        {**step, "ph": "B", "ts": origin},
+        {**step, "ph": "E", "ts": origin + 3000},
+    ]
+    document = {"traceEvents": rows + marks, "displayTimeUnit": "ms"}
     path = tmp_path / "anything"
-    path.write_bytes(
-        gzip.compress(json.dumps({"traceEvents": rows + marks, "displayTimeUnit": "ms"}).encode())
-    )
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+
     timeline = read_timeline(path)
+
     assert "_np_dot" in [span.operator for span in timeline.spans]
-    (found,) = timeline.annotations
-    assert (found.name, found.end - found.start) == ("ProfilerStep#3", 3_000_000)
+    (annotation,) = timeline.annotations
+    assert annotation.name == "ProfilerStep#3"
+    assert annotation.end - annotation.start == 3_000_000
 
 
 NO_TIMELINES: dict[str, tuple[str | None, str]] = {

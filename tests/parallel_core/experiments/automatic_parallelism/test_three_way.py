@@ -36,15 +36,18 @@ def test_two_devices_compute_and_copy_to_each_other(
     result = parallel_core.run_three_way(
         load(devices), size=32, products=5, copies=2, rounds=2, budget=600.0
     )
+
     *parts, together = result.cases
     part_names = [part.name for part in parts]
     assert part_names == ["products on cpu:1", "products on cpu:2", "copies both ways"]
     assert together.parts == tuple(part_names)
+    assert routes == [("cpu:1", "cpu:2"), ("cpu:2", "cpu:1")]
+
+    metrics = result.metrics
     in_turn_seconds = sum(part.median for part in parts)
     saved_fraction = (in_turn_seconds - together.median) / in_turn_seconds
-    assert result.metrics["saved_fraction"] == pytest.approx(saved_fraction)
-    assert result.metrics["possible_on_cores_fraction"] <= result.metrics["possible_fraction"]
-    assert routes == [("cpu:1", "cpu:2"), ("cpu:2", "cpu:1")]
+    assert metrics["saved_fraction"] == pytest.approx(saved_fraction)
+    assert metrics["possible_on_cores_fraction"] <= metrics["possible_fraction"]
 
 
 def test_the_cores_work_in_rounds_that_count(
@@ -56,14 +59,21 @@ def test_the_cores_work_in_rounds_that_count(
     calls = count()
 
     def process_time() -> float:
-        calls_of_rounds = next(calls) - 6
-        return 1000.0 * min(max(calls_of_rounds, 0), 6)
+        """Return a time that stands still but for the first round.
+
+        It is asked for at the start and at the end of each of three parts: six times in the
+        warm-up, and six times in each round.
+        """
+        calls_since_warm_up = next(calls) - 6
+        calls_in_first_round = min(max(calls_since_warm_up, 0), 6)
+        return 1000.0 * calls_in_first_round
 
     monkeypatch.setattr(three_way, "process_time", process_time)
-    metrics = parallel_core.run_three_way(
+    result = parallel_core.run_three_way(
         load(2), size=32, products=5, copies=2, rounds=3, budget=600.0
-    ).metrics
-    assert metrics["possible_on_cores_fraction"] < 0 < metrics["possible_fraction"]
+    )
+    assert result.metrics["possible_on_cores_fraction"] < 0
+    assert result.metrics["possible_fraction"] > 0
 
 
 def estimate(interval: Interval | None) -> float:
@@ -80,9 +90,12 @@ def test_what_can_be_saved_is_bounded_by_the_longest_part_and_by_the_cores() -> 
     def possible_on_cores(share: float) -> Interval | None:
         return interval_of(partial(three_way.possible, on_cores=share), cases)
 
-    # One part of three is 1/3 of the time, and 1.5 s of 3 s are half of it.
+    # Three seconds in turn took one and a half.
     assert estimate(three_way.SAVED.measured(cases)) == pytest.approx(0.5)
+    # The longest part, a third of the time, cannot be saved.
     assert estimate(three_way.POSSIBLE.measured(cases)) == pytest.approx(2 / 3)
+    # Cores that are busy for half of the time leave half to be saved; for a tenth, the longest part
+    # is what bounds it.
     assert estimate(possible_on_cores(0.5)) == pytest.approx(0.5)
     assert estimate(possible_on_cores(0.1)) == pytest.approx(2 / 3)
 
@@ -98,10 +111,15 @@ def test_earlier_results_travel_to_the_other_device(
 
     monkeypatch.setattr(workloads, "multiplied", lambda *_: [])
     monkeypatch.setattr(copying, "copy_in_turn", record_copy)
+    matrices = [None, None]
     results = [["first"] * 50, ["second"] * 50]
     buffers = [[None] * 50, [None] * 50]
-    three_way.all_at_once(Trial(backend, {}), [None, None], results, buffers, 1)
-    assert copied_to == [("first", backend.devices[1]), ("second", backend.devices[0])] * 50
+
+    three_way.all_at_once(Trial(backend, {}), matrices, results, buffers, 1)
+
+    first_device, second_device = backend.devices[:2]
+    both_ways = [("first", second_device), ("second", first_device)]
+    assert copied_to == both_ways * 50
 
 
 def computed(device: str, start: int, end: int, queue: str = "compute") -> Span:
@@ -115,7 +133,7 @@ def copied(device: str, start: int, end: int, name: str = "copy") -> Span:
 
 
 def with_calls(*spans: Span) -> list[Span]:
-    """Put spans in their order, after the calls that launched the copies."""
+    """Return spans in their order, after the calls that launched the copies among them."""
     copies = [span for span in spans if span.kind == "copy"]
     calls = [Span("copy_to", "host", "host", "Python", 0, 0) for _ in copies]
     return [*calls, *sorted(spans, key=lambda span: span.start)]
@@ -133,6 +151,7 @@ def test_a_multiplication_counts_if_both_directions_were_copied_during_a_moment_
     back = [copied("cpu:1", 5, 9), copied("cpu:1", 14, 18)]
 
     def tally(*spans: Span) -> tuple[int, int]:
+        """Return how many multiplications count, and of how many."""
         return three_way.computed_while_copied_both_ways(repetition_of(with_calls(*spans)))
 
     assert tally(*products, *there, *back) == (2, 4)
@@ -146,10 +165,16 @@ def test_a_multiplication_counts_if_both_directions_were_copied_during_a_moment_
 def test_a_profiler_that_leaves_out_copies_or_records_them_twice_is_no_witness() -> None:
     copy_there, copy_back = copied("cpu:2", 2, 6), copied("cpu:1", 5, 9)
     recorded = with_calls(computed("cpu:1", 0, 10), copy_there, copy_back)
-    tally = three_way.computed_while_copied_both_ways
-    assert tally(repetition_of(recorded)).of == 1
-    assert tally(repetition_of(recorded[:-1])).of == 0
-    assert tally(repetition_of([*recorded, copied("cpu:1", 18, 19)])).of == 0
+    without_a_copy = [span for span in recorded if span != copy_back]
+    with_one_more = [*recorded, copied("cpu:1", 18, 19)]
+
+    def judged(spans: list[Span]) -> int:
+        """Return of how many multiplications it is told whether they count."""
+        return three_way.computed_while_copied_both_ways(repetition_of(spans)).of
+
+    assert judged(recorded) == 1
+    assert judged(without_a_copy) == 0
+    assert judged(with_one_more) == 0
 
 
 def test_a_gpu_s_directions_have_names() -> None:

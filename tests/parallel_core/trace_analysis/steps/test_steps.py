@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from backends.profiling.timeline import UNKNOWN
-from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import (
     CaseSpans,
     cases_of,
@@ -29,55 +28,56 @@ from parallel_core.trace_analysis.parts import PARTS, Parts, account_of, over_st
 from parallel_core.trace_analysis.steps.figures import (
     StepsFigures,
     annotations,
-    launched_in,
-    numbered_step,
-    only_step,
     steps,
 )
 from tests.backends.profiling.events import ns
-from tests.parallel_core.trace_analysis.synthetic import FIRST, GPU, SECOND, made_case, queue_of
+from tests.parallel_core.trace_analysis.synthetic import FIRST, SECOND, made_case, queue_of
 from tests.parallel_core.trace_analysis.traces import case_of_trace
 
-MS = 1_000_000
 HOUR = st.integers(0, 10)
 RAW = st.lists(st.tuples(HOUR, HOUR), max_size=12)
 """Starts and ends as they come: overlapping, touching, empty, some before they begin."""
 
 
 def array(raw: list[tuple[int, int]]) -> np.ndarray:
+    """Return intervals as an array with a row for each."""
     return np.array(raw, dtype=np.int64).reshape(-1, 2)
 
 
 def hours(intervals: np.ndarray) -> set[int]:
-    """List the hours that some intervals cover, by counting."""
-    return {hour for start, end in intervals for hour in range(int(start), int(end))}
+    """Return the hours that intervals cover, by counting."""
+    covered: set[int] = set()
+    for start, end in intervals:
+        covered.update(range(int(start), int(end)))
+    return covered
 
 
-def is_set(intervals: np.ndarray) -> bool:
-    """Tell whether these are sorted, not empty, and neither overlap nor touch."""
+def check_is_set(intervals: np.ndarray) -> None:
+    """Check that intervals are sorted and not empty, and that they neither overlap nor touch."""
     bounds = intervals.ravel()
-    return (
-        intervals.shape == (len(bounds) // 2, 2)
-        and intervals.dtype == np.int64
-        and bool(np.all(np.diff(bounds) > 0))
-    )
+    assert intervals.shape == (len(bounds) // 2, 2)
+    assert intervals.dtype == np.int64
+    assert np.all(np.diff(bounds) > 0)
 
 
 @settings(max_examples=40)
 @given(RAW, RAW, HOUR, HOUR)
 def test_arithmetic_of_intervals_is_that_of_sets_of_hours(
-    one: list[tuple[int, int]], other: list[tuple[int, int]], start: int, end: int
+    raw_a: list[tuple[int, int]], raw_b: list[tuple[int, int]], start: int, end: int
 ) -> None:
-    a, b = union(array(one)), union(array(other))
+    a, b = union(array(raw_a)), union(array(raw_b))
     either, both = union(a[::-1], b), intersection(a, b)
     inside, free = clip(a, start, end), gaps(a, start, end)
-    assert all(map(is_set, (a, either, both, inside, free)))
-    assert hours(a) == hours(array(one))
+
+    for intervals in (a, either, both, inside, free):
+        check_is_set(intervals)
+    hours_of_window = set(range(start, end))
+    assert hours(a) == hours(array(raw_a))
     assert total_length(a) == len(hours(a))
     assert hours(either) == hours(a) | hours(b)
     assert hours(both) == hours(a) & hours(b)
-    assert hours(inside) == hours(a) & set(range(start, end))
-    assert hours(free) == set(range(start, end)) - hours(a)
+    assert hours(inside) == hours(a) & hours_of_window
+    assert hours(free) == hours_of_window - hours(a)
 
 
 @pytest.mark.parametrize(
@@ -87,22 +87,21 @@ def test_arithmetic_of_intervals_is_that_of_sets_of_hours(
 def test_the_resolution_is_what_all_times_are_whole_in_wherever_they_begin(
     offset: int, length: int, resolution: int
 ) -> None:
-    spans = (
-        Span("x", "compute", FIRST, "compute", at, at + length)
-        for at in (offset, offset + 5_000_000)
-    )
-    assert made_case(*spans).resolution == resolution
+    early = Span("x", "compute", FIRST, "compute", offset, offset + length)
+    late = early._replace(start=early.start + 5_000_000, end=early.end + 5_000_000)
+    assert made_case(early, late).resolution == resolution
 
 
 def test_times_are_whole_numbers_also_in_traces_of_years() -> None:
     year = 31_536_000 * 10**9
-    case = made_case(
-        *(Span("x", "compute", FIRST, "compute", *at) for at in ((1, 2, 0), (year + 3, year + 4)))
-    )
-    assert (case.start, case.end, case.nanoseconds) == (0, year + 4, year + 4)
-    assert {times.dtype for times in (case.spans.starts, case.spans.ends, case.spans.launched)} == {
-        np.dtype(np.int64)
-    }
+    early = Span("x", "compute", FIRST, "compute", 1, 2, launched=0)
+    late = Span("x", "compute", FIRST, "compute", year + 3, year + 4)
+    case = made_case(early, late)
+    assert case.start == 0
+    assert case.end == year + 4
+    assert case.nanoseconds == year + 4
+    for times in (case.spans.starts, case.spans.ends, case.spans.launched):
+        assert times.dtype == np.int64
     assert case.spans.launched.tolist() == [0, UNKNOWN]
     assert case.since.tolist() == [0, year + 3]
 
@@ -118,234 +117,217 @@ def test_queues_are_in_the_order_of_a_case_s_first_spans() -> None:
 
 def test_a_step_without_spans_is_as_long_as_it_was_marked() -> None:
     (case,) = cases_of(Timeline("made up", (), annotations=(Window("ProfilerStep#7", 70, 80),)))
-    assert (case.start, case.end) == (70, 80)
+    assert case.start == 70
+    assert case.end == 80
 
 
 HOST = queue_of([(0, 1)], "host", HOST_DEVICE)
 
 
-def of(case: CaseSpans) -> StepsFigures:
-    found = steps(case)
-    assert found is not None
-    return found
+def steps_of(case: CaseSpans) -> StepsFigures:
+    """Return the steps of a case that has some."""
+    figures = steps(case)
+    assert figures is not None
+    return figures
 
 
-def annotated(*marked: tuple[str, float, float], spans: Sequence[Span] = HOST) -> CaseSpans:
-    windows = tuple(Window(name, ns(start), ns(end)) for name, start, end in marked)
+def annotated(*annotations: tuple[str, float, float], spans: Sequence[Span] = HOST) -> CaseSpans:
+    """Return a case with annotations, each given by its name, start and end in seconds."""
+    windows = tuple(Window(name, ns(start), ns(end)) for name, start, end in annotations)
     return replace(made_case(*spans), annotations=windows)
 
 
 def launched(at: float, *spans: Span) -> list[Span]:
+    """Return spans whose launches were at this second."""
     return [span._replace(launched=ns(at)) for span in spans]
 
 
-def numbered(*lengths: float, apart: float) -> CaseSpans:
-    return annotated(
-        *((f"ProfilerStep#{n}", apart * n, apart * n + one) for n, one in enumerate(lengths))
-    )
+def case_of_lengths(*lengths: float, apart: float) -> CaseSpans:
+    """Return a case with numbered steps of these lengths that begin so far apart, in seconds."""
+    windows = []
+    for number, length in enumerate(lengths):
+        start = apart * number
+        windows.append((f"ProfilerStep#{number}", start, start + length))
+    return annotated(*windows)
 
 
-def test_the_steps_of_a_real_trace_are_as_counted_from_the_file() -> None:
-    found = of(case_of_trace("ddp"))
-    counted = (
+@pytest.mark.parametrize(
+    ("number", "counted"),
+    [
         (
-            "ProfilerStep#4",
-            324,
-            0.222442191,
-            0.20618392,
-            0.018756924,
-            0.006934688,
-            0.011989021,
-            0.000442811,
+            4,
+            {
+                "operations": 324,
+                "seconds": 0.222442191,
+                "device_seconds": 0.20618392,
+                "busy_seconds": 0.018756924,
+                "compute_seconds": 0.006934688,
+                "collective_seconds": 0.011989021,
+                "hidden_collective_seconds": 0.000442811,
+            },
         ),
         (
-            "ProfilerStep#5",
-            194,
-            0.219726905,
-            0.208348468,
-            0.018449604,
-            0.00626356,
-            0.012300029,
-            0.000207839,
+            5,
+            {
+                "operations": 194,
+                "seconds": 0.219726905,
+                "device_seconds": 0.208348468,
+                "busy_seconds": 0.018449604,
+                "compute_seconds": 0.00626356,
+                "collective_seconds": 0.012300029,
+                "hidden_collective_seconds": 0.000207839,
+            },
         ),
         (
-            "ProfilerStep#6",
-            324,
-            0.224936243,
-            0.209042858,
-            0.02962917,
-            0.007534773,
-            0.022587443,
-            0.000760055,
+            6,
+            {
+                "operations": 324,
+                "seconds": 0.224936243,
+                "device_seconds": 0.209042858,
+                "busy_seconds": 0.02962917,
+                "compute_seconds": 0.007534773,
+                "collective_seconds": 0.022587443,
+                "hidden_collective_seconds": 0.000760055,
+            },
         ),
-    )
-    names = ("seconds", "device_seconds", "busy_seconds", "compute_seconds", "collective_seconds")
-    for one, (name, operations, *seconds) in zip(found.steps, counted, strict=True):
-        assert (one.name, one.operations) == (name, operations)
-        assert [getattr(one, name) for name in (*names, "hidden_collective_seconds")] == seconds
-    for typical in found.typical:
-        values = [getattr(step, typical.quantity) for step in found.steps]
+    ],
+)
+def test_the_steps_of_a_real_trace_are_as_counted_from_the_file(
+    number: int, counted: dict[str, float]
+) -> None:
+    found_steps = steps_of(case_of_trace("ddp")).steps
+    assert [step.name for step in found_steps] == [f"ProfilerStep#{n}" for n in (4, 5, 6)]
+    step = found_steps[number - 4]
+    for quantity, value in counted.items():
+        assert getattr(step, quantity) == value
+
+
+def test_typical_steps_are_told_by_medians_and_outliers_by_their_quantity() -> None:
+    figures = steps_of(case_of_trace("ddp"))
+    for typical in figures.typical:
+        values = [getattr(step, typical.quantity) for step in figures.steps]
+        deviations = [abs(value - median(values)) for value in values]
         assert typical.median_seconds == median(values)
-        assert typical.mad_seconds == pytest.approx(
-            median(abs(value - median(values)) for value in values)
-        )
+        assert typical.mad_seconds == pytest.approx(median(deviations))
     # NCCL waited for another rank in the last step.
-    assert ("ProfilerStep#6", "collective_seconds") in [
-        (one.step, one.quantity) for one in found.outliers
-    ]
-    assert {one.step for one in found.outliers} == {"ProfilerStep#6"}
+    assert {outlier.step for outlier in figures.outliers} == {"ProfilerStep#6"}
+    assert "collective_seconds" in [outlier.quantity for outlier in figures.outliers]
 
 
-def test_a_step_is_an_outlier_beyond_what_the_others_differ_by() -> None:
-    def outliers(*lengths: float) -> list[tuple[str, float | None]]:
-        found = of(numbered(*lengths, apart=100)).outliers
-        return [(one.step, one.ratio) for one in found if one.quantity == "seconds"]
-
-    assert outliers(10, 10, 10, 20) == [("ProfilerStep#3", 2)]
-    assert outliers(8, 9, 10, 11, 12, 17) == []
-    assert outliers(10, 10, 10, 10.1) == []
-    assert outliers(10, 90) == []
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ((10, 10, 10, 20), {"ProfilerStep#3": 2}),
+        ((8, 9, 10, 11, 12, 17), {}),
+        ((10, 10, 10, 10.1), {}),
+        ((10, 90), {}),
+    ],
+)
+def test_a_step_is_an_outlier_beyond_what_the_others_differ_by(
+    lengths: tuple[float, ...], expected: dict[str, float]
+) -> None:
+    outliers = steps_of(case_of_lengths(*lengths, apart=100)).outliers
+    in_seconds = [outlier for outlier in outliers if outlier.quantity == "seconds"]
+    assert {outlier.step: outlier.ratio for outlier in in_seconds} == expected
+    assert len(in_seconds) == len(expected)
 
 
 def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
-    marked = (
+    case = annotated(
         ("load", 0, 1),
         ("iteration 1", 1, 5),
         ("forward", 2, 3),
         ("iteration 2", 5, 9),
         ("forward", 6, 7),
     )
-    assert [one.name for one in of(annotated(*marked)).steps] == ["iteration 1", "iteration 2"]
+    assert [step.name for step in steps_of(case).steps] == ["iteration 1", "iteration 2"]
     assert steps(annotated(("load", 0, 1))) is None
     assert steps(annotated(("nccl:all_reduce", 0, 1), ("nccl:all_reduce", 1, 2))) is None
     assert steps(annotated()) is None
 
 
 def test_annotations_are_added_up_by_name_but_for_their_number() -> None:
-    marked = (("step 1", 0, 4), ("step 2", 4, 6), ("forward", 0, 1))
-    one, other = annotations(
-        annotated(
-            *marked, spans=launched(0, *queue_of([(1, 3)])) + launched(5, *queue_of([(5, 6)]))
-        )
-    )
-    assert (one.name, one.annotations, one.seconds, one.mean_seconds) == ("step", 2, 6, 3)
-    assert (one.operations, one.busy_seconds) == (2, 3)
-    assert (other.name, other.operations, other.busy_seconds) == ("forward", 1, 2)
-
-
-SPANS = (
-    Span("launch", "host", HOST_DEVICE, "Python", 5, 9),
-    Span("late", "compute", GPU, "stream 7", 120, 180, 60),
-    Span("unlinked", "compute", GPU, "stream 7", 150, 160),
-    Span("second", "compute", GPU, "stream 7", 200, 240, 100),
-)
-
-
-def in_steps(*names: str) -> Timeline:
-    marked = tuple(Window(name, 100 * n, 100 * n + 100) for n, name in enumerate(names))
-    return Timeline("torch", SPANS, annotations=marked)
-
-
-@pytest.mark.parametrize(
-    "names", [("ProfilerStep#7", "ProfilerStep#8"), ("epoch 1, step 7", "epoch 1, step 8")]
-)
-def test_an_operation_belongs_to_the_step_that_launched_it(names: tuple[str, str]) -> None:
-    timeline = in_steps(*names)
-    first, second = (numbered_step(timeline, number) for number in (7, 8))
-    assert (first.name, second.name) == names
-    launched_first = timeline.columns.select(launched_in(timeline.columns, first))
-    launched_second = timeline.columns.select(launched_in(timeline.columns, second))
-    assert [span.name for span in launched_first] == ["launch", "late"]
-    assert [span.name for span in launched_second] == ["unlinked", "second"]
-
-
-def test_a_step_is_cut_out_with_what_the_devices_had_still_to_do() -> None:
-    timeline = in_steps("ProfilerStep#7", "ProfilerStep#8")
-    first = only_step(timeline, numbered_step(timeline, 7))
-    assert [span.name for span in first.spans] == ["launch", "late"]
-    second = only_step(timeline, numbered_step(timeline, 8))
-    assert [span.name for span in second.spans] == ["late", "unlinked", "second"]
-    assert [one.name for one in second.annotations] == ["ProfilerStep#8"]
-    assert len(second.notes) == len(first.notes) + 1
-
-
-@pytest.mark.parametrize("behind", [0, 1, 2, 5])
-def test_a_device_that_is_behind_does_not_wait_in_a_step_that_is_cut_out(behind: int) -> None:
-    # Each step launches 5 ms of work, and the device begins it some steps later.
-    starts = [(5 + 5 * (n + behind)) * MS for n in range(12)]
-    spans = [
-        Span("gemm", "compute", GPU, "stream 7", start, start + 5 * MS, 5 * n * MS)
-        for n, start in enumerate(starts)
-    ]
-    marked = tuple(Window(f"ProfilerStep#{n}", 5 * n * MS, 5 * (n + 1) * MS) for n in range(12))
-    timeline = Timeline("torch", spans, annotations=marked)
-    (case,) = cases_of(only_step(timeline, numbered_step(timeline, 6)))
-    assert case.start == marked[6].start
-    assert case.end == starts[6] + 5 * MS
-    found = steps(case)
-    assert found is not None
-    (step,) = found.steps
-    assert step.operations == 1
-    assert (step.parts.seconds, step.parts.compute_seconds) == (0.005, 0.005)
-    assert found.account is not None
-
-
-def test_a_side_queue_that_fetches_the_next_step_s_data_does_not_begin_it() -> None:
-    computing = [
-        Span("gemm", "compute", GPU, "stream 7", 100 * n, 100 * n + 100, 100 * n) for n in range(5)
-    ]
-    # Each step fetches at its beginning, sooner or later, while the device computes the one before.
-    fetching = [
-        Span("fetch", "copy", GPU, "stream 9", 100 * n - ahead, 100 * n - 10, 100 * n - 70)
-        for n, ahead in enumerate((60, 20, 60, 20), 1)
-    ]
-    marked = tuple(Window(f"ProfilerStep#{n}", 100 * n - 75, 100 * n + 25) for n in range(5))
-    spans = sorted((*computing, *fetching), key=lambda span: span.start)
-    (case,) = cases_of(Timeline("torch", spans, annotations=marked))
-    found = steps(case)
-    assert found is not None
-    assert [one.parts.seconds * 1e9 for one in found.steps[1:4]] == pytest.approx([100] * 3)
-
-
-def test_a_step_that_is_not_there_is_refused() -> None:
-    with pytest.raises(RequestError, match="no step 3, but 7 to 8"):
-        numbered_step(in_steps("ProfilerStep#7", "ProfilerStep#8"), 3)
-    for names in ((), ("forward",) * 2, ("gloo:all_reduce",) * 2):
-        with pytest.raises(RequestError, match="no steps with numbers"):
-            numbered_step(in_steps(*names), 3)
+    early = launched(0, *queue_of([(1, 3)]))
+    late = launched(5, *queue_of([(5, 6)]))
+    windows = (("step 1", 0, 4), ("step 2", 4, 6), ("forward", 0, 1))
+    step, forward = annotations(annotated(*windows, spans=early + late))
+    assert step.name == "step"
+    assert step.annotations == 2
+    assert step.seconds == 6
+    assert step.mean_seconds == 3
+    assert step.operations == 2
+    assert step.busy_seconds == 3
+    assert forward.name == "forward"
+    assert forward.operations == 1
+    assert forward.busy_seconds == 2
 
 
 def test_steps_of_devices_that_are_behind_the_host_follow_each_other() -> None:
-    spans = (
-        *launched(0, *queue_of([(1, 3), (3, 5)])),
-        *launched(1, *queue_of([(5, 9)]), *queue_of([(5, 7), (9, 10)], "exchange", SECOND)),
+    work_of_first = launched(0, *queue_of([(1, 3), (3, 5)]))
+    computing_of_second = launched(1, *queue_of([(5, 9)]))
+    exchanging_of_second = launched(1, *queue_of([(5, 7), (9, 10)], "exchange", SECOND))
+    case = annotated(
+        ("ProfilerStep#0", 0, 1),
+        ("ProfilerStep#1", 1, 2),
+        spans=work_of_first + computing_of_second + exchanging_of_second,
     )
-    found = of(annotated(("ProfilerStep#0", 0, 1), ("ProfilerStep#1", 1, 2), spans=spans))
-    assert [(one.seconds, one.parts.seconds) for one in found.steps] == [(1, 5), (1, 5)]
-    first, second = (one.parts for one in found.steps)
-    assert [getattr(first, part) for part in PARTS] == [4, 0, 0, 1]
-    assert [getattr(second, part) for part in PARTS] == [4, 1, 0, 0]
-    assert (second.exchange_seconds, second.hidden_exchange_share) == (3, pytest.approx(2 / 3))
+
+    first, second = steps_of(case).steps
+
+    assert first.seconds == 1
+    assert first.parts.seconds == 5
+    assert first.parts.compute_seconds == 4
+    assert first.parts.exposed_exchange_seconds == 0
+    assert first.parts.exposed_copy_seconds == 0
+    assert first.parts.idle_seconds == 1
+    assert second.seconds == 1
+    assert second.parts.seconds == 5
+    assert second.parts.compute_seconds == 4
+    assert second.parts.exposed_exchange_seconds == 1
+    assert second.parts.exposed_copy_seconds == 0
+    assert second.parts.idle_seconds == 0
+    assert second.parts.exchange_seconds == 3
+    assert second.parts.hidden_exchange_share == pytest.approx(2 / 3)
 
 
 def test_a_step_that_took_no_time_is_shown_and_not_accounted_for() -> None:
-    found, empty = of(numbered(2, 0, 2, apart=2)), of(numbered(0, apart=2))
-    assert (len(found.steps), found.account) == (
-        3,
-        account_of([Parts(2, 0, 0, 0, 2, 0, 0, 0, 0)] * 2),
+    figures = steps_of(case_of_lengths(2, 0, 2, apart=2))
+    idle_step = Parts(
+        seconds=2.0,
+        compute_seconds=0.0,
+        exposed_exchange_seconds=0.0,
+        exposed_copy_seconds=0.0,
+        idle_seconds=2.0,
+        exchange_seconds=0.0,
+        hidden_exchange_seconds=0.0,
+        copy_seconds=0.0,
+        hidden_copy_seconds=0.0,
     )
-    assert (len(empty.steps), empty.account) == (1, None)
+    assert len(figures.steps) == 3
+    assert figures.account == account_of([idle_step, idle_step])
+
+    empty = steps_of(case_of_lengths(0, apart=2))
+    assert len(empty.steps) == 1
+    assert empty.account is None
 
 
 def test_without_links_devices_that_are_far_behind_leave_no_account_of_a_step() -> None:
     spans = queue_of([(0, 1), (2, 3), (5, 20)])
-    assert (
-        of(annotated(("ProfilerStep#0", 0, 1), ("ProfilerStep#1", 1, 2), spans=spans)).account
-        is None
-    )
+    case = annotated(("ProfilerStep#0", 0, 1), ("ProfilerStep#1", 1, 2), spans=spans)
+    assert steps_of(case).account is None
 
 
-STEP = Parts(1.0, 0.7, 0.1, 0.0, 0.2, 0.3, 0.2, 0.0, 0.0)
+STEP = Parts(
+    seconds=1.0,
+    compute_seconds=0.7,
+    exposed_exchange_seconds=0.1,
+    exposed_copy_seconds=0.0,
+    idle_seconds=0.2,
+    exchange_seconds=0.3,
+    hidden_exchange_seconds=0.2,
+    copy_seconds=0.0,
+    hidden_copy_seconds=0.0,
+)
 
 
 def test_intervals_hold_the_share_and_grow_with_what_others_took() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from backends.profiling import Span, Timeline, Window
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.steps.figures import steps
-from tests.parallel_core.trace_analysis.synthetic import FIRST, SECOND
+from tests.parallel_core.trace_analysis.steps.test_steps import steps_of
+from tests.parallel_core.trace_analysis.synthetic import FIRST, SECOND, sorted_by_start
 
 MS = 1_000_000
 
@@ -24,20 +24,22 @@ def lagging(steps: int, *, extra: bool = False) -> Timeline:
         ]
     if extra:
         spans.append(Span("dot", "compute", FIRST, "compute", 10 * steps * MS, 11 * steps * MS))
-    marked = tuple(Window(f"ProfilerStep#{n}", n * MS, (n + 1) * MS) for n in range(steps))
-    return Timeline("mxnet", sorted(spans, key=lambda span: span.start), annotations=marked)
+    windows = tuple(Window(f"ProfilerStep#{n}", n * MS, (n + 1) * MS) for n in range(steps))
+    return Timeline("mxnet", sorted_by_start(spans), annotations=windows)
 
 
 def test_without_links_operations_that_repeat_are_dealt_out_to_the_steps() -> None:
     (case,) = cases_of(lagging(5))
-    found = steps(case)
-    assert found is not None
-    assert [one.operations for one in found.steps] == [3] * 5
-    assert [one.parts.compute_seconds for one in found.steps] == pytest.approx([0.008] * 5)
-    assert [one.parts.seconds for one in found.steps] == pytest.approx([0.008, *[0.01] * 4])
-    assert found.account is not None
-    assert found.account.steps == 5
+    figures = steps_of(case)
+    assert [step.operations for step in figures.steps] == [3] * 5
+    compute_seconds = [step.parts.compute_seconds for step in figures.steps]
+    assert compute_seconds == pytest.approx([0.008] * 5)
+    seconds = [step.parts.seconds for step in figures.steps]
+    assert seconds == pytest.approx([0.008, 0.01, 0.01, 0.01, 0.01])
+    assert figures.account is not None
+    assert figures.account.steps == 5
+
+
+def test_without_links_an_operation_more_leaves_no_account() -> None:
     (case,) = cases_of(lagging(5, extra=True))
-    found = steps(case)
-    assert found is not None
-    assert found.account is None
+    assert steps_of(case).account is None

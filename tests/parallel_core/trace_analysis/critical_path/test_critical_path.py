@@ -1,21 +1,18 @@
 """The critical path, with and without nested calls: it tiles a case, and goes through what held it
 up.
-
-And the innermost call at each time: against looking at all calls.
 """
 
 import itertools
+from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.profiling import Span
 from backends.profiling.timeline import HostRole, KnownWait, QueueWait
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.critical_path import critical_path, path_summary
-from parallel_core.trace_analysis.host_waits import innermost
-from parallel_core.trace_analysis.waited_for import NONE
 from tests.parallel_core.trace_analysis.synthetic import GPU, Program, overlap_timeline
 from tests.parallel_core.trace_analysis.traces import LINKED, case_of_trace
 
@@ -27,27 +24,31 @@ def programs(draw: st.DrawFn) -> Program:
 
     Some operations take no time, and some have no known launch.
     """
-    program, now = Program(), 0
-    free = {"stream 7": 0, "stream 9": 0}
-    kinds = st.sampled_from(["7", "9", "copy", "wait", "let"])
-    actions = st.tuples(kinds, st.integers(0, 5), st.integers(0, 9), st.booleans())
-    for action, pause, length, linked in draw(st.lists(actions, max_size=25)):
-        now += pause
-        until = now + 1
+    program = Program()
+    now = 0
+    free_at = {"stream 7": 0, "stream 9": 0}
+    for _ in range(draw(st.integers(0, 25))):
+        action = draw(st.sampled_from(["7", "9", "copy", "wait", "let"]))
+        call_start = now + draw(st.integers(0, 5))
+        call_end = call_start + 1
         if action == "wait":
-            until = max(until, *free.values())
-            program.call(now, until, "wait", "wait for a device")
+            call_end = max(call_end, *free_at.values())
+            program.call(call_start, call_end, "wait", "wait for a device")
         elif action == "let":
-            program.call(now, until, "let wait", "let a queue wait")
-            free["stream 9"] = max(free.values())
+            program.call(call_start, call_end, "let wait", "let a queue wait")
+            free_at["stream 9"] = max(free_at.values())
         else:
-            queue = f"stream {action}" if action != "copy" else "stream 7"
-            start = max(now + draw(st.integers(0, 3)), free[queue])
-            free[queue] = start + length
-            until = free[queue] + 1 if action == "copy" else now + 2
-            program.call(now, until, f"launch {action}", "copy" if action == "copy" else "call")
-            program.run(start, start + length, action, now if linked else None, queue)
-        now = until
+            # A copy blocks the call that launches it.
+            is_copy = action == "copy"
+            queue = "stream 7" if is_copy else f"stream {action}"
+            start = max(call_start + draw(st.integers(0, 3)), free_at[queue])
+            end = start + draw(st.integers(0, 9))
+            free_at[queue] = end
+            call_end = end + 1 if is_copy else call_start + 2
+            launched = call_start if draw(st.booleans()) else None
+            program.call(call_start, call_end, f"launch {action}", "copy" if is_copy else "call")
+            program.run(start, end, action, launched, queue)
+        now = call_end
     return program
 
 
@@ -65,51 +66,72 @@ def test_the_path_of_a_real_trace_has_no_holes(name: str) -> None:
 
 
 def check(case: CaseSpans) -> None:
-    path, summary = critical_path(case), path_summary(case)
+    """Check what holds of every critical path."""
+    path = critical_path(case)
     ends = [span.end for span in case.spans if span.kind != "host" and span.end > span.start]
     if not ends:
         assert not path
         return
-    assert (path[-1].end, summary.seconds) == (max(ends), (max(ends) - case.start) / 1e9)
-    assert all(before.end <= after.start for before, after in itertools.pairwise(path))
-    assert all(case.start <= span.start < span.end for span in path)
-    operations = [one for one in path if one.kind != "host"]
-    # An operation is on the path as a whole, and once.
+    check_segments(case, path, max(ends))
+    check_summary(case, path)
+
+
+def check_segments(case: CaseSpans, path: Sequence[Span], last_end: int) -> None:
+    """Check that a path goes forward from a case's start to the end of its last operation, and
+    that an operation is on it as a whole, and once.
+    """
+    assert path[-1].end == last_end
+    for segment in path:
+        assert case.start <= segment.start < segment.end
+    for segment, following in itertools.pairwise(path):
+        assert segment.end <= following.start
+    operations = [segment for segment in path if segment.kind != "host"]
     assert len(set(operations)) == len(operations)
     assert set(operations) <= set(case.spans)
-    assert sum(part.share for part in summary.parts) + summary.idle_share == pytest.approx(1)
+
+
+def check_summary(case: CaseSpans, path: Sequence[Span]) -> None:
+    """Check that the figures of a path are those of its segments."""
+    summary = path_summary(case)
+    assert summary.seconds == (path[-1].end - case.start) / 1e9
+    shares_of_parts = sum(part.share for part in summary.parts)
+    assert shares_of_parts + summary.idle_share == pytest.approx(1)
     assert sum(part.segments for part in summary.parts) == len(path)
-    assert sum(part.seconds for part in summary.parts) == pytest.approx(
-        sum(one.end - one.start for one in path) / 1e9
-    )
+    nanoseconds = sum(segment.end - segment.start for segment in path)
+    assert sum(part.seconds for part in summary.parts) == pytest.approx(nanoseconds / 1e9)
     if summary.causes:
         delays = summary.causes.launch_delay_seconds + summary.causes.queue_delay_seconds
         assert summary.idle_seconds >= delays * (1 - 1e-12)
 
 
 def path_of(case: CaseSpans) -> str:
-    said, reached = [], case.start
+    """Return a path in words: when each segment began, in nanoseconds, and its name or "idle"."""
+    segments = []
+    reached = case.start
     for span in critical_path(case):
-        said += [f"{reached} idle"] if span.start > reached else []
-        said.append(f"{span.start} {span.name}")
+        if span.start > reached:
+            segments.append(f"{reached} idle")
+        segments.append(f"{span.start} {span.name}")
         reached = span.end
-    return ", ".join(said)
+    return ", ".join(segments)
 
 
 def shares(case: CaseSpans) -> dict[str, float]:
+    """Return the share of the critical path that each name has."""
     return {part.name: part.share for part in path_summary(case).parts}
 
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_the_host_is_the_path_where_it_is_slow_but_not_its_calls_that_compute(linked: bool) -> None:
-    program = Program()
-    for begin in range(0, 1000, 100):
-        program.call(begin, begin + 100, "launch add").run(
-            begin + 105, begin + 130, "add", begin if linked else None
-        )
-    assert shares(program.case_by_time)["launch add"] > 0.9
-    found = shares(cases_of(overlap_timeline(synchronous=True, linked=linked))[-1])
-    assert found["matmul"] + found["copy"] > 0.99
+    slow_host = Program()
+    for start in range(0, 1000, 100):
+        slow_host.call(start, start + 100, "launch add")
+        slow_host.run(start + 105, start + 130, "add", launched=start if linked else None)
+    assert shares(slow_host.case_by_time)["launch add"] > 0.9
+
+    *_, both = cases_of(overlap_timeline(synchronous=True, linked=linked))
+    share_by_name = shares(both)
+    assert share_by_name["matmul"] + share_by_name["copy"] > 0.99
 
 
 BY_TIME = {
@@ -192,9 +214,8 @@ NESTED = {
         .call(1, 8, "## backward ##", "annotation")
         .call(3, 7, "MmBackward0", "operator", "Python 2"),
         (
-            "0 launch a, 1 between calls, 3 MmBackward0, 7 ## backward ##, 8 between calls, 9 "
-            "launch "
-            "b, 10 b"
+            "0 launch a, 1 between calls, 3 MmBackward0, 7 ## backward ##, 8 between calls, "
+            "9 launch b, 10 b"
         ),
     ),
     "an event of another century changes nothing": (
@@ -213,45 +234,44 @@ def test_by_time_the_path_goes_through(program: Program, path: str) -> None:
 
 @pytest.mark.parametrize(("program", "path"), NESTED.values(), ids=NESTED)
 def test_with_nested_calls_the_path_goes_through(program: Program, path: str) -> None:
-    ended = max((span.end for span in program.spans), default=0)
+    # A last operation is added, which lets the path go through what came before.
+    last_end = max((span.end for span in program.spans), default=0)
     whole = Program(list(program.calls), list(program.spans))
-    if ended < 12:
-        whole.call(9, 10, "launch b").run(max(10, ended), 15, "b", 9)
+    if last_end < 12:
+        whole.call(9, 10, "launch b")
+        whole.run(max(10, last_end), 15, "b", 9)
     assert path_of(whole.case) == path
 
 
 @pytest.mark.parametrize("role", ["wait for a device", "wait for a queue", "wait for an event"])
 def test_what_bounds_a_path_is_told_apart(role: HostRole) -> None:
-    program = Program().call(0, 1, "launch a").run(2, 10, "a", 0).call(1, 11, "synchronize", role)
-    program.call(12, 13, "launch b").run(14, 20, "b", 12).call(14, 15, "launch c").run(
-        21, 23, "c", 14
-    )
+    program = Program()
+    program.call(0, 1, "launch a").run(2, 10, "a", 0)
+    program.call(1, 11, "synchronize", role)
+    program.call(12, 13, "launch b").run(14, 20, "b", 12)
+    program.call(14, 15, "launch c").run(21, 23, "c", 14)
+
     assert path_of(program.case) == (
-        "0 launch a, 1 idle, 2 a, 10 synchronize, 11 between calls, 12 launch b, 13 idle, 14 b, 20 "
-        "idle, 21 c"
+        "0 launch a, 1 idle, 2 a, 10 synchronize, 11 between calls, 12 launch b, 13 idle, 14 b, "
+        "20 idle, 21 c"
     )
     causes = path_summary(program.case).causes
     assert causes is not None
-    assert (causes.compute_seconds, causes.host_seconds, causes.waiting_seconds) == (
-        16e-9,
-        3e-9,
-        1e-9,
-    )
-    assert (causes.launch_delay_seconds, causes.queue_delay_seconds) == (2e-9, 1e-9)
+    assert causes.compute_seconds == 16e-9
+    assert causes.host_seconds == 3e-9
+    assert causes.waiting_seconds == 1e-9
+    assert causes.launch_delay_seconds == 2e-9
+    assert causes.queue_delay_seconds == 1e-9
 
 
 def test_a_queue_that_was_let_wait_goes_on_with_what_came_before_the_event() -> None:
-    program = (
-        Program()
-        .call(0, 1, "launch a")
-        .run(1, 10, "a", 0)
-        .call(2, 3, "launch other")
-        .run(10, 12, "other", 2)
-    )
+    program = Program()
+    program.call(0, 1, "launch a").run(1, 10, "a", 0)
+    program.call(2, 3, "launch other").run(10, 12, "other", 2)
     program.call(4, 5, "launch b").run(13, 20, "b", 4, "stream 9")
-    assert (
-        path_of(program.case)
-        == "0 launch a, 1 between calls, 2 launch other, 3 between calls, 4 launch b, 5 idle, 13 b"
+    # Nothing let the queue wait: b was held up by its launch alone.
+    assert path_of(program.case) == (
+        "0 launch a, 1 between calls, 2 launch other, 3 between calls, 4 launch b, 5 idle, 13 b"
     )
     # Without records, that which ended last.
     program.call(3, 4, "let wait", "let a queue wait")
@@ -261,105 +281,46 @@ def test_a_queue_that_was_let_wait_goes_on_with_what_came_before_the_event() -> 
     assert path_of(program.case) == "0 launch a, 1 a, 10 idle, 13 b"
 
 
-def test_a_wait_that_is_known_is_not_taken_for_another_s() -> None:
-    program = (
-        Program()
-        .call(0, 1, "launch a")
-        .run(1, 5, "a", 0)
-        .call(1, 2, "launch more")
-        .run(5, 8, "more", 1)
-    )
+@pytest.mark.parametrize(
+    ("known_wait", "awaited_end"),
+    [
+        (KnownWait(GPU), 9),
+        (KnownWait(GPU, "stream 7"), 8),
+        (KnownWait(GPU, "stream 7", recorded=0), 5),
+    ],
+    ids=["for a device", "for a queue", "for an event of a queue"],
+)
+def test_a_wait_that_is_known_is_not_taken_for_another_s(
+    known_wait: KnownWait, awaited_end: int
+) -> None:
+    program = Program()
+    program.call(0, 1, "launch a").run(1, 5, "a", 0)
+    program.call(1, 2, "launch more").run(5, 8, "more", 1)
     program.call(2, 3, "launch long").run(3, 9, "long", 2, "stream 9")
-    program.call(3, 10, "synchronize", "wait for a queue").call(10, 11, "launch b").run(
-        11, 12, "b", 10
-    )
-    for known, last in {
-        KnownWait(GPU): "9 synchronize",
-        KnownWait(GPU, "stream 7"): "8 synchronize",
-        KnownWait(GPU, "stream 7", recorded=0): "5 synchronize",
-    }.items():
-        program.known["synchronize"] = known
-        assert f", {last}, 10 launch b, 11 b" in path_of(program.case)
+    program.call(3, 10, "synchronize", "wait for a queue")
+    program.call(10, 11, "launch b").run(11, 12, "b", 10)
+    program.known["synchronize"] = known_wait
+    assert f", {awaited_end} synchronize, 10 launch b, 11 b" in path_of(program.case)
 
 
 def test_h100_s_path_is_what_walking_event_by_event_gave() -> None:
     causes = path_summary(case_of_trace("h100_qwen")).causes
     assert causes is not None
     assert causes.compute_seconds + causes.copy_seconds == pytest.approx(0.015988184)
-    assert (causes.host_seconds, causes.waiting_seconds) == (0.003233247, 1.1738e-05)
-    assert (causes.launch_delay_seconds, causes.queue_delay_seconds) == (3.737e-06, 0.000830267)
+    assert causes.host_seconds == 0.003233247
+    assert causes.waiting_seconds == 1.1738e-05
+    assert causes.launch_delay_seconds == 3.737e-06
+    assert causes.queue_delay_seconds == 0.000830267
 
 
 def test_the_difference_to_hta_s_path_is_explained_to_the_microsecond() -> None:
     # HTA 0.5.0 finds a path of 2,401 µs: 2,337 µs of the host, 28 of launching, 36 of a kernel and
     # 2 of a copy.
-    summary = path_summary(case_of_trace("event_sync"))
-    path = critical_path(case_of_trace("event_sync"))
-    between = sum(span.end - span.start for span in path if span.name == "between calls")
+    case = case_of_trace("event_sync")
+    between_calls = [span for span in critical_path(case) if span.name == "between calls"]
+    between_microseconds = sum(span.end - span.start for span in between_calls) / 1000
     # It gives no weight to the host's time between operators, nor to the 16 µs from the end of the
     # last copy to that of the call that waits for it, and it goes on to the host's last call, the 4
     # µs of cudaEventElapsedTime.
-    assert summary.seconds * 1e6 - between / 1000 - 16 + 4 == pytest.approx(2401)
-
-
-@st.composite
-def nested(draw: st.DrawFn) -> Program:
-    """Draw calls on two threads, each of which lies in the one before it, or comes after it."""
-    program = Program()
-    for thread in ("Python", "Python 2"):
-        _fill(draw, program, thread, draw(st.integers(0, 3)), 30)
-    return program
-
-
-def _fill(draw: st.DrawFn, program: Program, thread: str, start: int, end: int) -> None:
-    for pause, length, inside in draw(
-        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12), st.booleans()), max_size=4)
-    ):
-        begin, until = min(start + pause, end), min(start + pause + length, end)
-        program.call(begin, until, f"call {len(program.calls)}", "operator", thread)
-        if inside and until > begin:
-            _fill(draw, program, thread, begin, until)
-        start = until
-
-
-@given(nested())
-def test_the_innermost_call_is_the_shortest_that_runs(program: Program) -> None:
-    calls = program.host_calls
-    for thread, name in enumerate(calls.queues):
-        begins, found = innermost(calls, np.flatnonzero(calls.queue_of == thread))
-        for time in range(40):
-            place = int(begins.searchsorted(time, side="right")) - 1
-            call = int(found[place]) if place >= 0 else NONE
-            running = [one for one in program.calls if one[3] == name and one[0] <= time < one[1]]
-            assert (call == NONE) == (not running)
-            if running:
-                length = min(one[1] - one[0] for one in running)
-                assert calls.starts[call] <= time < calls.ends[call]
-                assert calls.ends[call] - calls.starts[call] == length
-                assert calls.queues[calls.queue_of[call]] == name
-
-
-def test_a_call_that_ends_after_the_one_it_began_in_is_cut() -> None:
-    # Profilers round starts and durations each for itself.
-    calls = (
-        Program()
-        .call(0, 10, "outer")
-        .call(5, 12, "inner")
-        .call(6, 8, "innermost")
-        .call(11, 15, "next")
-        .host_calls
-    )
-    begins, places = innermost(calls, np.arange(len(calls.starts)))
-    named = [
-        (int(begin), calls.names[call] if call >= 0 else None)
-        for begin, call in zip(begins, places, strict=True)
-    ]
-    assert named == [
-        (0, "outer"),
-        (5, "inner"),
-        (6, "innermost"),
-        (8, "inner"),
-        (10, None),
-        (11, "next"),
-        (15, None),
-    ]
+    path_microseconds = path_summary(case).seconds * 1e6
+    assert path_microseconds - between_microseconds - 16 + 4 == pytest.approx(2401)
