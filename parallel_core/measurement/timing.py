@@ -14,10 +14,11 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from backends import Array, Backend
+from parallel_core.measurement import turns
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.result import Timing as Timing
-from parallel_core.measurement.turns import SHORTEST_TURN, end_turn, working_clock
+from parallel_core.measurement.turns import SHORTEST_TURN, working_clock
 from parallel_core.system.formatting import seconds
 from parallel_core.system.machine import MachineWatch, joined_watches, sample_machine, watched
 
@@ -166,7 +167,8 @@ def interleave(
 
     If other processes took time of the cores, more rounds follow (see MOST_ROUNDS) until enough are
     undisturbed or the budget is spent, and those count in which they took least: which ones these
-    are does not depend on the times.
+    are does not depend on the times. Where processes take turns there are no more: what others took
+    of all of them cancels.
 
     Raises TooSlowError if fewer than `fewest` rounds fit, judging by the last one.
     """
@@ -178,11 +180,11 @@ def interleave(
     with without_garbage_collection():
         seconds_of_round = 0.0
         for done in range(warmups + MOST_ROUNDS * rounds):
-            end_turn(SHORTEST_TURN)
+            turns.end_turn(SHORTEST_TURN)
             began = working_clock()
             if done >= warmups + rounds:
-                needs_quieter_rounds = budget < math.inf and _are_disturbed(watches, rounds)
-                if not needs_quieter_rounds:
+                may_go_on = budget < math.inf and not turns.are_taken()
+                if not (may_go_on and _are_disturbed(watches, rounds)):
                     break
             rounds_to_come = max(1, warmups + fewest - done)
             seconds_to_come = rounds_to_come * seconds_of_round

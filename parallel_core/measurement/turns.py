@@ -57,6 +57,11 @@ def take_turns(ended_on: int) -> None:
     _turns.append(_Turns(ended_on))
 
 
+def are_taken() -> bool:
+    """Return whether this process takes turns."""
+    return bool(_turns)
+
+
 def end_turn(shortest: float = 0.0) -> None:
     """End a turn, unless it has not lasted for so many seconds."""
     for turns in _turns:

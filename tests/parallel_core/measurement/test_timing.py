@@ -22,6 +22,7 @@ from backends import Backend, ComputationError
 from parallel_core import MeasurementError, RequestError
 from parallel_core.command_line.run import measure as measure_command
 from parallel_core.experiments import Experiment
+from parallel_core.measurement import turns
 from parallel_core.measurement.fresh_process import (
     measure_elsewhere,
     measured_in,
@@ -82,6 +83,16 @@ def test_rounds_in_which_others_took_time_are_repeated_within_the_budget(
     assert case.watch is not None
     assert case.watch.repeated_rounds == len(others) - 3
     assert next(watches, None) is None
+
+
+def test_no_round_is_repeated_where_processes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = replace(QUIET, others_share=0.5)
+    monkeypatch.setattr("parallel_core.measurement.timing.watched", lambda *_: busy)
+    monkeypatch.setattr(turns, "are_taken", lambda: True)
+    (case,) = interleave({"a": lambda: (0.0, 1.0)}, rounds=3, warmups=1, budget=60.0)
+    assert len(case.seconds) == 3
+    assert case.watch is not None
+    assert case.watch.repeated_rounds == 0
 
 
 @pytest.fixture
