@@ -85,9 +85,11 @@ def _fail(model: Model, call: str, x: Value, stand_in: str = "") -> Value:
 
 
 def _label(model: Model, scores: Value | None = None) -> Value:
-    """Launch `cross_entropy` with labels of classes that do not exist, and return its value.
+    """Launch `cross_entropy` with labels of classes that do not exist, and return its value, whose
+    computation fails.
 
-    A backend with queues can only find out when it computes.
+    A backend with queues can only find out when it computes. The reference, which has no failed
+    values, sums the scores instead.
     """
     scores = scores or model.pick_floats(
         lambda value: value.content.ndim == 2 and value.content.size
@@ -97,7 +99,7 @@ def _label(model: Model, scores: Value | None = None) -> Value:
     dtype = model.random.choice(("int32", "int64"))
     labels = f"backend.asarray(np.full({rows}, {label}, np.{dtype}), devices[{scores.device}])"
     call = f"launch(ops.cross_entropy, {scores.text}, {labels})"
-    return _fail(model, call, scores, f"launch(ops.total, {scores.text})")
+    return _fail(model, call, scores, stand_in=f"launch(ops.total, {scores.text})")
 
 
 def _sum_what_failed(model: Model) -> None:

@@ -125,25 +125,34 @@ def test_there_is_no_verdict_if_others_took_so_much_that_every_figure_is_open(
     others_share: float, has_verdict: bool
 ) -> None:
     watch = replace(BUSY, others_share=others_share)
-    timed = [replace(PART, watch=watch), replace(WHOLE, watch=watch)]
-    noted = trial(*timed)
+    noted = trial(replace(PART, watch=watch), replace(WHOLE, watch=watch))
     noted.notes.append("Noted.")
+
     result = pretended(noted, HALF)
-    assert result.explanation.startswith("No verdict") != has_verdict
-    assert result.notes == (("Noted.",) if has_verdict else ())
+
     assert result.has_verdict == has_verdict
+    assert result.explanation.startswith("No verdict") != has_verdict
+    # A note would explain a figure that says nothing.
+    assert result.notes == (("Noted.",) if has_verdict else ())
     assert result.problems == ()
     assert result.machine_watch == watch
     read = read_again(result)
     assert read.machine_watch == watch
     assert read.cases[0].watch == watch
-    # What is decided is said on a busy machine, too.
-    wide_bands = (Band(LOWEST, "some", "Some"), Band(2.0, "more", "More"))
-    decided = replace(HALF, name="decided", bands=wide_bands)
-    both = pretended(trial(*timed), HALF, decided)
-    assert both.has_verdict
-    assert both.bands == {"half": "half" if has_verdict else None, "decided": "some"}
-    assert len(answer_of(both).sentences) == 2
+
+
+def test_a_figure_that_is_decided_is_a_verdict_although_another_one_is_open() -> None:
+    watch = replace(BUSY, others_share=0.5)
+    timed = trial(replace(PART, watch=watch), replace(WHOLE, watch=watch))
+    # However wide its interval is, the figure of a half lies below 2.
+    below_two = (Band(LOWEST, "below", "Below"), Band(2.0, "above", "Above"))
+    decided = replace(HALF, name="decided", bands=below_two)
+
+    result = pretended(timed, HALF, decided)
+
+    assert result.has_verdict
+    assert result.bands == {"half": None, "decided": "below"}
+    assert len(answer_of(result).sentences) == 2
 
 
 def test_what_lies_between_two_answers_is_a_verdict_on_a_busy_machine_too() -> None:
