@@ -43,7 +43,8 @@ from parallel_core.training.step import (
 )
 
 FIXED, SCALED = "fixed batch", "scaled batch"
-CHECKED_BATCHES = 3
+CHECKED_BATCHES = 2
+"""The second loss follows from the first step, so both losses and gradients are compared."""
 NUMPY_SECONDS = 2.0
 """The seconds after which NumPy begins no further batch: a large one alone may take as long."""
 
