@@ -231,14 +231,19 @@ def _own_losses(results: CellResults, other: CellResults) -> tuple[float, float]
     other cell not.
 
     Of w seconds during which other programs held a share s of the cores, between w(1 − s) and w are
-    the cell's own. On the same engine both want the same cores, so what both met cancels; an engine
-    without queues wants fewer.
+    the cell's own. On the same engine both want the same cores, so what both met cancels. An engine
+    without queues wants fewer, so it loses no more than one with queues by what both met, and the
+    one with queues may have lost all of it alone.
     """
     taken, taken_there = _taken_share(results), _taken_share(other)
-    if results.cell.engine != other.cell.engine:
-        return taken, taken_there
     common = min(taken, taken_there)
-    return taken - common, taken_there - common
+    lost, lost_there = taken - common, taken_there - common
+    if results.cell.engine != other.cell.engine:
+        if results.cell.engine != "sync":
+            lost = taken
+        if other.cell.engine != "sync":
+            lost_there = taken_there
+    return lost, lost_there
 
 
 def in_same_rounds(results: CellResults, other: CellResults) -> tuple[CellResults, CellResults]:
