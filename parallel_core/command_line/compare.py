@@ -49,6 +49,10 @@ MINUTES_FOR_A_CELL = 0.25
 slow machines need.
 """
 SHORTEST_MINUTES = 1.0
+FULL_MINUTES_FOR_A_CELL = 1.5
+"""With fewer minutes, sizes are those of --quick: three processes with the full ones would not fit
+on a machine of usual speed.
+"""
 SIZES = ("size", "steps", "limit")
 """The parameters beside those that a run chooses that say how much work it is."""
 DEVICE_KINDS, ENGINES = ("auto", "cpu", "gpu"), ("async", "sync")
@@ -75,8 +79,9 @@ ANSWER_SECONDS = 60.0
 @click.option(
     "--minutes",
     type=options.NUMBER,
-    help="How long it may take: there are fewer rounds; one is run in any case. Default: no limit; "
-    "with --quick and without --like, 4 for 16 cells, and so on.",
+    help="How long it may take: there are fewer rounds; one is run in any case. Below 24 for 16 "
+    "cells, and so on, sizes are those of --quick. Default: no limit; with --quick and without "
+    "--like, 4 for 16 cells.",
 )
 @options.path("--out", "out", "A new folder. Default: in runs/, named by the time.", "DIR")
 @options.interpreters
@@ -143,6 +148,8 @@ def compare(
         plan = _with_sizes_of(plan, read_comparison(like), like)
     elif quick and minutes is None:
         minutes = max(SHORTEST_MINUTES, MINUTES_FOR_A_CELL * len(plan.cells))
+    elif minutes is not None and minutes < FULL_MINUTES_FOR_A_CELL * len(plan.cells):
+        plan = replace(plan, mode="quick", shared=True)
     if minutes is not None:
         plan = replace(plan, seconds=60 * minutes)
     kept = [
@@ -234,9 +241,11 @@ def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
     """Return the plan with the sizes of a saved comparison; fail if the rest of the work is not the
     same.
     """
-    old_mode = "quick" if old.quick else "full"
+    if old.quick:
+        # --minutes chooses these sizes, too.
+        plan = replace(plan, mode="quick")
     wanted = {
-        "mode": old_mode,
+        "mode": "quick" if old.quick else "full",
         **{name: old.options.get(name) for name in ("devices", "device_kind", "threads")},
     }
     for name, value in wanted.items():

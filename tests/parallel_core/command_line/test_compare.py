@@ -190,6 +190,24 @@ def test_saved_sizes_are_taken_over_and_json_stands_alone(
     assert f"Report:  runs/{folder.name}/report.html" in done.stderr
 
 
+def test_little_time_takes_the_sizes_of_quick_and_so_does_what_is_like_it(tmp_path: Path) -> None:
+    usual = ["building-blocks", *ON_NUMPY, "--rounds", "1"]
+    made = {}
+    for name, options in {
+        "little": ["--minutes", "1"],
+        "much": ["--minutes", "2"],
+        "like": ["--like", str(tmp_path / "little")],
+    }.items():
+        done = compare(*usual, *options, "--out", str(tmp_path / name))
+        assert done.returncode == 0, done.stderr
+        made[name] = json.loads((tmp_path / name / "comparison.json").read_text())
+    assert {name: comparison["quick"] for name, comparison in made.items()} == {
+        "little": True,
+        "much": False,
+        "like": True,
+    }
+
+
 def test_a_pipe_that_closes_early_costs_no_result(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     arguments = [*COMPARE, *BRIEF, "--rounds", "1", "--out", str(folder)]
