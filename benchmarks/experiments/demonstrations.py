@@ -112,7 +112,7 @@ def table(document: Mapping[str, Sequence[Demonstration]]) -> str:
                 "figures marked": f"{demonstration['marked']} of {demonstration['figures']}",
                 "differences decided": f"{len(decided)} of {len(verdicts)}",
                 f"beyond a factor of {LARGE}": f"{len(large & decided)} of {len(large)}",
-                "reversed": f"{len(opposite)}",
+                "reversed": f"{len(opposite)}" if truth else "unknown",
             }
             rows.append(row)
     return markdown_table(list(rows[0]), [list(row.values()) for row in rows])
