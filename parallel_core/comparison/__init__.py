@@ -1,3 +1,3 @@
-"""Compare cells (experiment × backend × engine): fresh processes in interleaved rounds, intervals,
+"""Compare cells (experiment × backend × engine): fresh processes that take turns, intervals,
 verdicts.
 """
