@@ -19,7 +19,9 @@ from backends.process_groups.addresses import free_port
 from benchmarks.harness.findings import Report, benchmark
 from benchmarks.harness.side_by_side import Variant, parallel_core, take_turns, worker
 from benchmarks.harness.targets import Finding, Target, by_round, scaled
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import algorithm_bandwidth
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidths import (
+    algorithm_bandwidth,
+)
 from parallel_core.measurement.confidence_intervals import median_interval
 from parallel_core.measurement.differences import ratio_interval
 from parallel_core.system.formatting import write_size

@@ -15,7 +15,9 @@ from operator import truediv
 from benchmarks.harness.findings import Report, benchmark
 from benchmarks.harness.side_by_side import Measured, Variant, parallel_core, take_turns
 from benchmarks.harness.targets import Finding, by_round, scaled
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import algorithm_bandwidth
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidths import (
+    algorithm_bandwidth,
+)
 from parallel_core.measurement.confidence_intervals import median_interval
 from parallel_core.system.formatting import write_size
 

@@ -48,7 +48,11 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.tallies import computed_beside_another_device
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes, sums
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import (
+    bandwidths,
+    between_processes,
+    sums,
+)
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.errors import RequestError
@@ -89,7 +93,7 @@ def program(
         sums.check_sums(trial, names, size // sums.ITEM)
         sums.time_size(trial, names, size, seconds)
         timed_sizes.append(size)
-    sums.find_bandwidths(trial, timed_sizes, names, sums.PLAIN_COPY, count)
+    bandwidths.find_bandwidths(trial, timed_sizes, names, bandwidths.PLAIN_COPY, count)
     if "sharded" in names and "native" in names:
         sums.time_parts(trial, timed_sizes, trial.left(0.9))
         if trial.repetitions:
@@ -111,7 +115,7 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
 
 SHARDED = "sharded_speedup_over_star"
 ROOTS = "spread_roots_speedup"
-OF_STREAM = sums.SHARES[sums.ONE_STREAM]
+OF_STREAM = bandwidths.SHARES[bandwidths.ONE_STREAM]
 
 
 ADDED = Count(
@@ -160,7 +164,7 @@ EXPERIMENT = Experiment(
     case="native, 4 MiB",
     metrics=(
         Metric(
-            sums.ALGBW,
+            bandwidths.ALGBW,
             means="GB of the longest vector that all devices sum in a second",
             # If algorithms are compared, that is said instead.
             said=lambda result: SHARDED not in result.metrics,
@@ -214,11 +218,11 @@ EXPERIMENT = Experiment(
     ),
     curves=Curves(
         over="bytes",
-        quantity=sums.ALGBW,
+        quantity=bandwidths.ALGBW,
         x_title="each device's vector",
         y_title="GB/s",
         log_y=True,
-        dotted=(sums.PLAIN_COPY, sums.ONE_STREAM),
+        dotted=(bandwidths.PLAIN_COPY, bandwidths.ONE_STREAM),
         caption="Size over time, on logarithmic scales. The dotted curve is of every device "
         "copying its "
         "vector once, all at once: whatever sums the vectors must read and write as much. Between "

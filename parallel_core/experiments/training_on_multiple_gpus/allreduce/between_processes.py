@@ -29,7 +29,7 @@ from backends.process_groups import (
 from backends.process_groups.addresses import local_address
 from backends.process_groups.group import COMPARED_EXCHANGES
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import bandwidths, sums
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.timing import Timing
@@ -101,7 +101,7 @@ def program(
             time_size(trial, group, carry, size, seconds)
             timed_sizes.append(size)
     trial.errors["sums"] = largest_of(_gathered(group, trial.errors["sums"]))
-    sums.find_bandwidths(trial, timed_sizes, (NATIVE,), sums.ONE_STREAM, all_devices)
+    bandwidths.find_bandwidths(trial, timed_sizes, (NATIVE,), bandwidths.ONE_STREAM, all_devices)
 
 
 def time_size(trial: Trial, group: Group, carry: Carry, size: int, seconds: float) -> None:
@@ -117,7 +117,7 @@ def time_size(trial: Trial, group: Group, carry: Carry, size: int, seconds: floa
         return carrying, carrying
 
     takes = {
-        sums.ONE_STREAM: partial(_time_together, group, time_stream),
+        bandwidths.ONE_STREAM: partial(_time_together, group, time_stream),
         NATIVE: partial(_time_together, group, time_sum),
     }
     sums.time_repeated(trial, takes, size, seconds)

@@ -1,11 +1,9 @@
-"""Sums of vectors of one size: are they NumPy's, how long do they and their parts take, and how
-fast is that?
+"""Sums of vectors of one size: are they NumPy's, and how long do they and their parts take?
 
 Algorithms are timed alternately, with the plain copies that bound them. The vectors are zeros, and
 one algorithm's sums are the next one's vectors: zeros stay zeros however often they are summed,
 while other numbers would overflow, and adding zeros takes as long. Whether sums are right is
-checked apart, on fresh numbers, as nccl-tests does; bandwidths are its too (PERFORMANCE.md): GB are
-decimal, and no figure is clamped.
+checked apart, on fresh numbers, as nccl-tests does.
 
 The bare time of a sum is that of its additions: each device adds up a part of all vectors, as one
 unit and in separate memory. Every algorithm needs as many additions; that it may share them out
@@ -16,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from math import ceil
-from operator import itemgetter, truediv
+from operator import itemgetter
 from time import perf_counter
 from typing import TypeAlias
 
@@ -24,9 +22,13 @@ import numpy as np
 
 from backends import Array, Backend
 from backends.arrays import row_ranges
-from parallel_core.experiments.runner.formulas import Times, Values, ratio
+from parallel_core.experiments.runner.formulas import ratio
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as ways
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidths import (
+    PLAIN_COPY,
+    case_of_size,
+)
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import part, tell
 from parallel_core.measurement.timing import Timing
@@ -51,10 +53,6 @@ UNIT_BYTES, MAX_ADDITIONS = 2**24, 100
 """The bytes that a unit adds in all, by repeating its additions, and the most repetitions."""
 LARGEST = 2**24
 """The most bytes of a vector whose sum is timed step by step: larger ones show the same."""
-ALGBW, BUSBW = "algbw_gb_per_s", "busbw_gb_per_s"
-PLAIN_COPY, ONE_STREAM = "plain copy", "one TCP stream"
-SHARES = {PLAIN_COPY: "share_of_copy_bound", ONE_STREAM: "share_of_stream_bound"}
-"""The names of the figures that compare a sum with a bound, by the bound."""
 SPREAD_ROOTS, ONE_ROOT = "parts on spread roots", "parts on one root"
 SUMS = {
     SPREAD_ROOTS: ways.sharded,
@@ -65,16 +63,6 @@ CHECKED = {**ways.ALGORITHMS, ONE_ROOT: ways.on_one_root}
 
 Operation: TypeAlias = Callable[[], Sequence[Array]]
 """A function that launches something, and returns the arrays to wait for."""
-
-
-def algorithm_bandwidth(size: float, seconds: float) -> float:
-    """Return the GB/s at which vectors of `size` bytes, one per device, are summed: size / time."""
-    return size / seconds / 1e9
-
-
-def _named(name: str, size: int) -> str:
-    """Name the case of vectors of `size` bytes: `native, 4 MiB`."""
-    return f"{name}, {write_size(size)}"
 
 
 COUNTED_CASE = "adding alone, counted"
@@ -240,8 +228,8 @@ def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
     operations["joining alone"] = join
     time_repeated(trial, _takes_of(backend, operations), size, seconds)
     for name in operations:
-        trial.found_by(f"{name.replace(' ', '_')}_seconds", itemgetter(_named(name, size)))
-    on_one_root, on_spread_roots = _named(ONE_ROOT, size), _named(SPREAD_ROOTS, size)
+        trial.found_by(f"{name.replace(' ', '_')}_seconds", itemgetter(case_of_size(name, size)))
+    on_one_root, on_spread_roots = case_of_size(ONE_ROOT, size), case_of_size(SPREAD_ROOTS, size)
     trial.found_by("spread_roots_speedup", ratio(on_one_root, on_spread_roots))
 
 
@@ -320,7 +308,9 @@ def time_repeated(
         seconds_of_round += repeats * seconds_of_one
         bare_works = bare.get(name, ()) if bare else ()
         works = [replace(work, times=repeats * work.times) for work in bare_works]
-        trial.time(_named(name, size), take=partial(take, repeats), bare=works, repeats=repeats)
+        trial.time(
+            case_of_size(name, size), take=partial(take, repeats), bare=works, repeats=repeats
+        )
     # The warm-up takes as long as a round.
     fitting = seconds / seconds_of_round - 1
     rounds = min(trial.rounds, max(FEWEST_FOR_A_VERDICT, fitting))
@@ -358,44 +348,3 @@ def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing
         dispatch += perf_counter() - launched
         backend.wait(results)
     return dispatch, perf_counter() - start
-
-
-def find_bandwidths(
-    trial: Trial, sizes: Sequence[int], names: Sequence[str], bound: str, devices: int
-) -> None:
-    """Find the bandwidths of all algorithms over the sizes, and the figures at the largest size.
-
-    The figures at the largest size are those of the algorithm `native`, or else of the last one.
-    The series are named `FIGURE ALGORITHM`; the sizes are the series `bytes`. busbw is the
-    bandwidth of each device's link, if no bytes are sent in vain.
-    """
-    vectors_per_link = 2 * (devices - 1) / devices
-    medians: dict[str, list[float]] = {}
-    for name in (bound, *names):
-        medians[name] = [trial.cases[_named(name, size)].median for size in sizes]
-    series = {"bytes": tuple(map(float, sizes))}
-    series[f"{ALGBW} {bound}"] = tuple(map(algorithm_bandwidth, sizes, medians[bound]))
-    for name in names:
-        bandwidths = tuple(map(algorithm_bandwidth, sizes, medians[name]))
-        shares = map(truediv, medians[bound], medians[name])
-        series[f"{ALGBW} {name}"] = bandwidths
-        series[f"{BUSBW} {name}"] = tuple(vectors_per_link * bandwidth for bandwidth in bandwidths)
-        series[f"{SHARES[bound]} {name}"] = tuple(shares)
-    trial.described["series"] = series
-    trial.parameters["algorithms"] = ",".join(names)
-    written_sizes = [write_size(size).replace(" ", "") for size in sizes]
-    trial.parameters["sizes"] = ",".join(written_sizes)
-
-    largest = sizes[-1]
-    main_algorithm = "native" if "native" in names else names[-1]
-    case = _named(main_algorithm, largest)
-
-    def algbw(times: Times) -> Values:
-        return algorithm_bandwidth(largest, times[case])
-
-    trial.found_by(ALGBW, algbw)
-    trial.found_by(BUSBW, lambda times: vectors_per_link * algbw(times))
-    trial.found_by(SHARES[bound], ratio(_named(bound, largest), case))
-    for name in ("native", "sharded"):
-        speedup = ratio(_named("star", largest), _named(name, largest))
-        trial.found_by(f"{name}_speedup_over_star", speedup)
