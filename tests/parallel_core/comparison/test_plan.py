@@ -19,6 +19,7 @@ from tests.conftest import FRAMEWORKS
 from tests.parallel_core.comparison.made_up import PLAN, result
 
 A, B, C, D = PLAN.cells
+CELLS = {"a": A, "b": B, "c": C, "d": D}
 START = Schedule(PLAN)
 CRASH = FailedRun(1, "crash", refused=False)
 Outcome = Result | FailedRun
@@ -53,25 +54,35 @@ def test_an_environment_of_its_own_goes_before_the_common_one(
 def test_what_is_installed_here_or_nowhere_runs_here(tmp_path: Path) -> None:
     here = [name for name in FRAMEWORKS if find_spec(name) is not None]
     environment(tmp_path / ".venv", *here, "numpy")
-    assert {python_with(name, tmp_path) for name in (*here, "numpy", "a-plug-in")} == {
-        sys.executable
-    }
+    for name in (*here, "numpy", "a-plug-in"):
+        assert python_with(name, tmp_path) == sys.executable
 
 
 def words(plan: Plan = PLAN, turn: int = 2, **chosen: dict[str, int]) -> list[str]:
     """Return the arguments of the run of the first cell."""
-    return shlex.split(plan.command(plan.cells[:1], chosen, turn)[-1])
+    first_cell = plan.cells[:1]
+    *_, arguments = plan.command(first_cell, chosen, turn)
+    return shlex.split(arguments)
+
+
+def value_of(option: str, arguments: list[str]) -> str:
+    """Return what stands behind an option, which is given once."""
+    assert arguments.count(option) == 1
+    return arguments[arguments.index(option) + 1]
 
 
 def test_cells_of_an_experiment_are_neighbours_in_time_and_those_of_a_side_share_a_process() -> (
     None
 ):
-    sides = ["mxnet async", "torch async"]
-    assert list(map(str, PLAN.cells)) == [
-        f"{one} on {side}" for one in ("parallel", "overlap") for side in sides
+    assert [str(cell) for cell in PLAN.cells] == [
+        "parallel on mxnet async",
+        "parallel on torch async",
+        "overlap on mxnet async",
+        "overlap on torch async",
     ]
     assert PLAN.groups == ((A,), (B,), (C,), (D,))
-    assert replace(PLAN, shared=True).groups == PLAN.sides == ((A, C), (B, D))
+    assert PLAN.sides == ((A, C), (B, D))
+    assert replace(PLAN, shared=True).groups == PLAN.sides
 
 
 def test_a_command_fixes_what_is_to_be_the_same_and_what_is_chosen_replaces_what_is_usual() -> None:
@@ -84,21 +95,22 @@ def test_a_command_fixes_what_is_to_be_the_same_and_what_is_chosen_replaces_what
     ]
     assert "--engine" not in words(replace(PLAN, engines=(OWN_ENGINE,)))
     quick = words(replace(PLAN, mode="quick"), parallel={"size": 136, "rounds": 1})
-    assert (quick.count("--size"), quick[quick.index("--size") + 1]) == (1, "136")
-    assert quick[quick.index("--rounds") + 1] == "1"
+    assert value_of("--size", quick) == "136"
+    assert value_of("--rounds", quick) == "1"
 
 
 def test_the_first_round_s_processes_are_asked_for_traces() -> None:
     # A profile that kills its process must not kill those that make up for it.
-    asked = [words(replace(PLAN, traces_in=Path("a b")), turn) for turn in (1, 2)]
-    assert ["--trace-if-possible" in one for one in asked] == [True, False]
-    assert "a b/traces/parallel-mxnet-async.json.gz" in asked[0]
+    traced = replace(PLAN, traces_in=Path("a b"))
+    path = value_of("--trace-if-possible", words(traced, turn=1))
+    assert path == "a b/traces/parallel-mxnet-async.json.gz"
+    assert "--trace-if-possible" not in words(traced, turn=2)
     assert "--trace-if-possible" not in words(turn=1)
 
 
 def test_order_is_counted_in_one_round() -> None:
-    asked = [words(turn=turn) for turn in (1, 2)]
-    assert [one[one.index("--count") + 1] for one in asked] == ["2", "0"]
+    assert value_of("--count", words(turn=1)) == "2"
+    assert value_of("--count", words(turn=2)) == "0"
 
 
 def test_sizes_for_cpus_are_left_to_the_first_process_where_devices_may_be_gpus() -> None:
@@ -119,13 +131,18 @@ def after(schedule: Schedule, seconds: float = 1.0, **gave: Outcome) -> Schedule
     """Return the schedule after its next generation, whose processes give some cells, by their
     names here, their outcomes.
     """
-    outcomes = {{"a": A, "b": B, "c": C, "d": D}[name]: gave[name] for name in gave}
+    outcomes = {CELLS[name]: outcome for name, outcome in gave.items()}
     generation = first(schedule)
     ran = []
     for process in generation.processes:
-        reached = {cell: outcomes[cell] for cell in process if cell in outcomes}
-        measured = {cell: one for cell, one in reached.items() if isinstance(one, Result)}
-        failures = {cell: one for cell, one in reached.items() if isinstance(one, FailedRun)}
+        measured: dict[Cell, Result] = {}
+        failures: dict[Cell, FailedRun] = {}
+        for cell in process:
+            outcome_of_cell = outcomes.get(cell)
+            if isinstance(outcome_of_cell, Result):
+                measured[cell] = outcome_of_cell
+            elif outcome_of_cell is not None:
+                failures[cell] = outcome_of_cell
         ran.append(Ran(measured, failures, seconds=seconds / len(generation.processes)))
     lived = Lived(generation, tuple(ran))
     return replace(schedule, done=(*schedule.done, lived))
@@ -141,12 +158,11 @@ def played(odd: Mapping[Cell, Outcome], seconds: float = 1.0) -> list[Generation
     """Return all generations; some cells give odd outcomes in the first round."""
     schedule = START
     while (generation := schedule.next_generation(0)) is not None:
-        cells = [cell for (cell,) in generation.processes]
         gave: dict[str, Outcome] = {}
-        for cell in cells:
+        for name, cell in CELLS.items():
             is_odd = generation.round == 1 and cell in odd
-            gave["abcd"[PLAN.cells.index(cell)]] = odd[cell] if is_odd else outcome(cell)
-        schedule = after(schedule, seconds * len(cells), **gave)
+            gave[name] = odd[cell] if is_odd else outcome(cell)
+        schedule = after(schedule, seconds * len(generation.processes), **gave)
     return [lived.generation for lived in schedule.done]
 
 

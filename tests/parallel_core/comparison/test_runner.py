@@ -226,16 +226,19 @@ FIRST, SECOND = NUMPY.cells
 SMALL: Chosen = {"building-blocks": {"rounds": 1}, "parallel": {"rounds": 1, "size": 16}}
 
 
-def ran(python: Path, script: str = "", deadline: float = 60.0) -> Ran:
+def ran(
+    python: Path,
+    script: str = "",
+    deadline: float = 60.0,
+    on_result: OnResult = lambda _: None,
+) -> Ran:
     """Run both cells in one process, of a script in place of a Python, if there is one."""
     if script:
         python.write_text(f"#!/bin/sh\n{script}\n")
         python.chmod(0o755)
     plan = replace(NUMPY, interpreters={"numpy": str(python)})
     generation = Generation((NUMPY.cells,), round=1, rounds=1, done=0, left=2, seconds_left=None)
-    so_far: list[tuple[Ran, ...]] = []
-    (process,) = asyncio.run(run_together(plan, generation, SMALL, [deadline], so_far.append))
-    assert len(so_far) == len(process.measured) or script
+    (process,) = asyncio.run(run_together(plan, generation, SMALL, [deadline], on_result))
     return process
 
 
@@ -244,6 +247,16 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
     """What a process measured of both cells, and the file with the lines that it wrote."""
     folder = tmp_path_factory.mktemp("measured")
     return ran(folder / "python", f'{sys.executable} "$@" | tee {folder}/lines'), folder / "lines"
+
+
+def test_each_result_is_told_as_soon_as_it_is_there() -> None:
+    results: list[int] = []
+
+    def on_result(processes: tuple[Ran, ...]) -> None:
+        results.append(sum(len(process.measured) for process in processes))
+
+    ran(Path(sys.executable), on_result=on_result)
+    assert results == [1, 2]
 
 
 def test_cells_that_share_a_process_are_named_by_what_they_ran_on(
