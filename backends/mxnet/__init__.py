@@ -30,6 +30,7 @@ BULK_ON = Variant(
     "the last of "
     "them: look for a few long spans in place of many, and for exchanges that begin only behind "
     "them.",
+    shipped=True,
     elsewhere="PyTorch runs operators one by one",
 )
 TEMPORARY_SPACE_LOW = Variant(
@@ -39,6 +40,7 @@ TEMPORARY_SPACE_LOW = Variant(
     "same piece "
     "wait for each other: look for two devices that take turns in training, and idle gaps on both.",
     kinds=("cpu",),
+    shipped=True,
     elsewhere="only MXNet's CPU devices share scratch memory",
 )
 BLAS_AS_SHIPPED = Variant(
@@ -50,6 +52,7 @@ BLAS_AS_SHIPPED = Variant(
     "unchanged order; there is "
     "no difference where it knows the processor.",
     kinds=("cpu",),
+    shipped=True,
     elsewhere="only MXNet brings a library along that takes slow kernels for processors newer than "
     "itself",
     not_on_sync=None,

@@ -16,7 +16,10 @@ from typing import get_args
 
 from backends.devices import Device, DeviceKind
 from backends.errors import BackendError
-from backends.registry.loading import offered
+from backends.registry import loading
+
+AS_SHIPPED = "-as-shipped"
+"""Ends the name of what is compared: a framework with the settings that it comes with."""
 
 ANY_KIND: tuple[DeviceKind, ...] = get_args(DeviceKind)
 
@@ -36,6 +39,8 @@ class Variant:
     kinds: tuple[DeviceKind, ...] = ANY_KIND
     """The kinds of the backend's devices on which it makes a difference or is true."""
     default: bool = False
+    shipped: bool = False
+    """Whether the framework comes with this value, and the default is a better one."""
     elsewhere: str = ""
     """Why other backends do not have it."""
     not_on_other_kinds: str | None = None
@@ -47,7 +52,7 @@ class Variant:
 
     def after_default(self, name: str, meaning: str) -> tuple["Variant", "Variant"]:
         """Return the setting's default, with another name and meaning, and this variant."""
-        default = replace(self, name=name, meaning=meaning, default=True)
+        default = replace(self, name=name, meaning=meaning, default=True, shipped=False)
         return default, self
 
 
@@ -123,6 +128,45 @@ def in_words(name: str) -> tuple[str, ...]:
     return tuple(phrases)
 
 
+def compared_names() -> tuple[str, ...]:
+    """List what can be compared: all backends, and those that come with other settings than the
+    defaults once more, as `mxnet-as-shipped`.
+    """
+    shipped = [name for name in frameworks() if any(one.shipped for one in variants_of(name))]
+    return (*loading.names(), *(name + AS_SHIPPED for name in shipped))
+
+
+def is_as_shipped(compared: str) -> bool:
+    """Return whether a framework as shipped is compared."""
+    return compared.endswith(AS_SHIPPED)
+
+
+def framework_of(compared: str) -> str:
+    """Return the backend's name of what is compared: `mxnet` for `mxnet-as-shipped`."""
+    return compared.removesuffix(AS_SHIPPED)
+
+
+def variants_of_compared(compared: str, engine: str, kind: DeviceKind) -> tuple[str, ...]:
+    """Return the variants with which something is compared, by name: none, unless it is a framework
+    as shipped.
+    """
+    if not is_as_shipped(compared):
+        return ()
+    return tuple(
+        variant.name
+        for variant in variants_of(framework_of(compared))
+        if variant.shipped
+        and kind in variant.kinds
+        and not (engine == "sync" and variant.not_on_sync)
+    )
+
+
+def title_of_compared(compared: str) -> str:
+    """Return the title of what is compared: `MXNet as shipped`."""
+    name = loading.title(framework_of(compared))
+    return f"{name} as shipped" if is_as_shipped(compared) else name
+
+
 def choose_variants(framework: str, engine: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return the variants that differ from the defaults, in the order in which they are declared.
 
@@ -180,4 +224,4 @@ def check_device_kinds(framework: str, devices: Sequence[Device], names: Sequenc
 @cache
 def _declared() -> Mapping[str, tuple[Variant, ...]]:
     """Return the variants that backends declare, by the name of the backend."""
-    return {name: tuple(variants()) for name, variants in offered("variants").items()}
+    return {name: tuple(variants()) for name, variants in loading.offered("variants").items()}

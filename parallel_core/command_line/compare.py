@@ -15,8 +15,8 @@ from typing import Any
 import click
 from rich.console import Console
 
-import backends
 from backends.errors import unknown
+from backends.registry.variants import compared_names, framework_of
 from parallel_core.command_line import options
 from parallel_core.comparison.analysis import Analysis, analyse
 from parallel_core.comparison.cells import Comparison
@@ -62,7 +62,7 @@ ANSWER_SECONDS = 60.0
 
 @click.command()
 @click.argument("experiment_names", nargs=-1, metavar="[EXPERIMENT]...")
-@options.option("--backends", type=options.names("backend", backends.names), default="mxnet,torch")
+@options.option("--backends", type=options.names("backend", compared_names), default="mxnet,torch")
 @options.option("--engines", type=options.names("engine", lambda: ENGINES), default="async,sync")
 @options.option(
     "--rounds",
@@ -214,17 +214,23 @@ def choose_interpreters(
     """Return each backend's Python, as given or found; fail if parallel-core is not installed in
     one that is given.
     """
+    frameworks = dict.fromkeys(map(framework_of, names))
     for backend, path in given:
-        if backend not in names:
+        if backend not in frameworks:
             raise RequestError(
-                f"--python names {backend!r}, which is not compared (compared: {', '.join(names)})"
+                f"--python names {backend!r}, which is not compared (compared: "
+                f"{', '.join(frameworks)})"
             )
         reason = _why_it_cannot_run(path)
         if reason:
             raise RequestError(
                 f"{path} cannot run parallel-core ({reason}): install it there with {backend}"
             )
-    return {name: python_with(name) for name in names} | dict(given)
+    interpreters = {}
+    for name in names:
+        backend = framework_of(name)
+        interpreters[name] = dict(given).get(backend) or python_with(backend)
+    return interpreters
 
 
 def _why_it_cannot_run(interpreter: str) -> str:

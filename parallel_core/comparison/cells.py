@@ -13,6 +13,7 @@ import msgspec
 from backends import Engine
 from backends.devices import DEVICE_NAME
 from backends.installation.kernels import Kernels, Product
+from backends.registry.variants import framework_of, is_as_shipped
 from parallel_core.measurement.result import Case, Result
 
 SCHEMA = 1
@@ -33,6 +34,7 @@ class Cell:
 
     experiment: str
     backend: str
+    """The backend's name, or that of a framework as shipped: `mxnet-as-shipped`."""
     engine: str
 
     @property
@@ -42,7 +44,11 @@ class Cell:
 
     def matches(self, result: Result) -> bool:
         """Return whether a result is of this cell."""
-        if (self.experiment, self.backend) != (result.experiment, result.backend["name"]):
+        has_variants = bool(result.backend.get("variants"))
+        if has_variants and not is_as_shipped(self.backend):
+            return False
+        measured = (result.experiment, result.backend["name"])
+        if (self.experiment, framework_of(self.backend)) != measured:
             return False
         # An engine that a backend takes by itself may be any.
         return self.engine in (OWN_ENGINE, result.backend["engine"])

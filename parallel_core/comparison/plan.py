@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.host import available_cores, core_numbers
+from backends.registry.variants import framework_of, variants_of_compared
 from parallel_core.comparison.cells import OWN_ENGINE, Cell
 from parallel_core.comparison.storage import trace_path
 from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
@@ -115,7 +116,10 @@ class Plan:
     def _options(self, cell: Cell, chosen: Mapping[str, Any], turn: int) -> dict[str, Any]:
         experiment = EXPERIMENTS[cell.experiment]
         return {
-            "backend": cell.backend,
+            "backend": framework_of(cell.backend),
+            "variant": variants_of_compared(
+                cell.backend, cell.engine, "gpu" if self.on_gpus else "cpu"
+            ),
             "engine": None if cell.engine == OWN_ENGINE else cell.engine,
             "devices": max(self.devices, experiment.devices),
             "device-kind": self.device_kind,

@@ -7,11 +7,11 @@ Terminal and report show the same. Cells without a queue stand last: they are th
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from backends.registry.loading import title
+from backends.registry.variants import title_of_compared
 from parallel_core.comparison.account import TimeDifference
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.comparison.cells import CellResults
 from parallel_core.experiments import Experiment
 from parallel_core.experiments.runner.counts import Count, write
 from parallel_core.experiments.runner.metrics import Metric
@@ -63,12 +63,12 @@ class Screen:
     """What was disturbed, the systematic errors, and which data it was."""
 
 
-def title_of(backend: Mapping[str, Any]) -> str:
-    """Return the title of a framework and engine: whose queues they are stands beside the name.
-
-    `backend` is the object under that key of a result's JSON.
+def title_of(results: CellResults) -> str:
+    """Return the title of a cell's framework and engine: whose queues they are stands beside the
+    name. The cell must have a result.
     """
-    name = title(backend["name"])
+    name = title_of_compared(results.cell.backend)
+    backend = results.results[0].backend
     if backend["engine"] == "sync":
         return f"{name} (eager)" if "eager" in backend["scheduler"] else f"{name} without queue"
     return f"{name} + our queues" if "of parallel-core" in backend["scheduler"] else name
@@ -137,7 +137,7 @@ def _columns(analysis: Analysis) -> tuple[Column, ...]:
         side = cell.cell.side
         for result in cell.results.results[:1]:
             is_control = result.backend["engine"] == "sync"
-            column_of[side] = Column(side, title_of(result.backend), is_control)
+            column_of[side] = Column(side, title_of(cell.results), is_control)
     return tuple(sorted(column_of.values(), key=lambda column: column.is_control))
 
 
@@ -227,7 +227,9 @@ def _note_on_systematic_errors(analysis: Analysis) -> Iterator[str]:
         for backend, error in experiment.systematic_errors.items():
             largest[backend] = max(error, largest.get(backend, 0.0))
     if largest:
-        errors = [f"{title(backend)} {seconds(error)}" for backend, error in largest.items()]
+        errors = [
+            f"{title_of_compared(backend)} {seconds(error)}" for backend, error in largest.items()
+        ]
         yield (
             "Systematic error (the same operations on both engines differed by at most): "
             f"{', '.join(errors)}."

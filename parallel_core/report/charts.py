@@ -11,7 +11,7 @@ from statistics import median
 
 from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
-from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.screen import title_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
@@ -102,7 +102,7 @@ def layers_chart(experiment: ExperimentAnalysis) -> StackedChart | None:
         parts = []
         for layer, (start, end) in zip(layers, pairwise([0.0, *ends]), strict=True):
             parts.append(Part(layer.name, start / steps, end / steps, layer.style))
-        rows.append(Row(_title_of(analysed.results), parts, seconds(ends[-1] / steps)))
+        rows.append(Row(title_of(analysed.results), parts, seconds(ends[-1] / steps)))
     return StackedChart({"": rows}) if rows else None
 
 
@@ -158,14 +158,9 @@ def dispatch_chart(analysis: Analysis) -> StackedChart | None:
                 Part("until all is done", share, 1.0, "compute hollow"),
             ]
             written = f"{seconds(returned)} of {seconds(done)}"
-            row = Row(_title_of(analysed.results), parts, written)
+            row = Row(title_of(analysed.results), parts, written)
             groups.setdefault(cell.experiment, []).append(row)
     return StackedChart(groups, percent) if groups else None
-
-
-def _title_of(results: CellResults) -> str:
-    """Return the title of a cell's framework and engine."""
-    return title_of(results.valid[0].backend)
 
 
 def _style_of(cell: Cell) -> str:
@@ -265,5 +260,5 @@ def timelines_chart(
         if timed:
             duration += f" (timed: {seconds(median(timed))})"
         remarks = ", ".join((duration, *overlap_phrases(figures_of(case))))
-        panels.append(Panel(_title_of(analysed.results), remarks, lanes))
+        panels.append(Panel(title_of(analysed.results), remarks, lanes))
     return TimelinesChart(panels) if panels else None, reasons

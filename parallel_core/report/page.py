@@ -8,7 +8,7 @@ from humanize import naturalsize, precisedelta
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from backends.registry.loading import title
+from backends.registry.variants import title_of_compared
 from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.plan import FIRST
@@ -52,7 +52,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         dispatch=inline(charts.dispatch_chart(analysis), "When Python continues"),
         environments=_environments(comparison),
         first_batches=FIRST_BATCHES,
-        backends=[title(name) for name in analysis.backends],
+        backends=[title_of_compared(name) for name in analysis.backends],
         catalogue=EXPERIMENTS,
         pictures_style=Markup(style_sheet()),
     )

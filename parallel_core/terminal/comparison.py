@@ -13,7 +13,7 @@ from rich.progress import MofNCompleteColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from backends.registry.loading import title
+from backends.registry.variants import title_of_compared
 from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis, analyse
 from parallel_core.comparison.cells import Comparison
@@ -46,7 +46,7 @@ def show_screen(analysis: Analysis, console: Console) -> None:
     took = f"{figure(minutes)} min" if minutes >= 1 else f"{figure(comparison.seconds)} s"
     rounds = f"{comparison.rounds} round{'' if comparison.rounds == 1 else 's'}, {took}"
     length = f"quick look: {rounds}" if comparison.quick else rounds
-    frameworks = listed([title(name) for name in analysis.backends])
+    frameworks = listed([title_of_compared(name) for name in analysis.backends])
     show_sentence(f"How the same work is scheduled: {frameworks} ({length})", console, "bold")
     if screen.headline:
         show_sentence(screen.headline, console)

@@ -15,8 +15,11 @@ from backends.registry.variants import (
     all_variants,
     check_device_kinds,
     choose_variants,
+    compared_names,
+    framework_of,
     frameworks,
     variants_of,
+    variants_of_compared,
 )
 from tests.backends.protocol.arrays import full
 
@@ -64,6 +67,18 @@ def test_kernels_can_be_chosen_on_both_engines_and_how_to_queue_on_one() -> None
         assert choose_variants("mxnet", engine, ["blas-as-shipped"]) == ("blas-as-shipped",)
     with pytest.raises(BackendError, match="mxnet's sync engine queues nothing"):
         choose_variants("mxnet", "sync", ["blas-as-shipped", "bulk-on"])
+
+
+def test_a_framework_as_shipped_is_compared_with_the_values_that_it_comes_with() -> None:
+    assert "mxnet-as-shipped" in compared_names()
+    assert "torch-as-shipped" not in compared_names()
+    assert framework_of("mxnet-as-shipped") == framework_of("mxnet") == "mxnet"
+    assert variants_of_compared("mxnet", "async", "cpu") == ()
+    on_cpus = variants_of_compared("mxnet-as-shipped", "async", "cpu")
+    assert on_cpus == ("bulk-on", "temporary-space-low", "blas-as-shipped")
+    assert choose_variants("mxnet", "async", on_cpus) == on_cpus, "none of them is a default"
+    assert variants_of_compared("mxnet-as-shipped", "sync", "cpu") == ("blas-as-shipped",)
+    assert variants_of_compared("mxnet-as-shipped", "async", "gpu") == ("bulk-on",)
 
 
 def test_every_setting_has_a_default_that_comes_first_and_a_reason_why_others_lack_the_rest() -> (

@@ -144,7 +144,10 @@ REFUSED = (
     ("profile --output x --json - -- true --backend none.py:Net", "--json needs a file"),
     ("compare increments", "'increments' is a part of the experiment 'async'"),
     ("compare nonsense", "unknown experiment 'nonsense' (known: async, barriers, "),
-    ("compare --backends nonsense", "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
+    (
+        "compare --backends nonsense",
+        "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch, mxnet-as-shipped)",
+    ),
     ("compare --engines lazy", "unknown engine 'lazy' (known: async, sync)"),
     ("compare --rounds 0", "0 is not in the range 1<=x"),
     ("compare --deadline soon", "'soon' is not a positive number"),

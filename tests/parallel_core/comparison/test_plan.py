@@ -99,6 +99,22 @@ def test_a_command_fixes_what_is_to_be_the_same_and_what_is_chosen_replaces_what
     assert value_of("--rounds", quick) == "1"
 
 
+def test_a_framework_as_shipped_is_run_with_its_variants_and_a_result_without_is_not_its() -> None:
+    names = ("mxnet", "mxnet-as-shipped")
+    plan = replace(PLAN, backends=names, interpreters=dict.fromkeys(names, sys.executable))
+    tuned, as_shipped = plan.cells[:2]
+    assert "--variant" not in words(plan)
+    *_, arguments = plan.command((as_shipped,), {}, 2)
+    options = shlex.split(arguments)
+    assert value_of("--backend", options) == "mxnet"
+    assert options.count("--variant") == 3
+
+    as_described = {**result(tuned, {"case": 1.0}).backend, "variants": ["bulk-on"]}
+    of_variants = result(tuned, {"case": 1.0}, backend=as_described)
+    assert as_shipped.matches(of_variants)
+    assert not tuned.matches(of_variants)
+
+
 def test_the_first_round_s_processes_are_asked_for_traces() -> None:
     # A profile that kills its process must not kill those that make up for it.
     traced = replace(PLAN, traces_in=Path("a b"))
