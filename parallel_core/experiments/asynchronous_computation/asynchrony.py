@@ -246,5 +246,5 @@ EXPERIMENT = Experiment(
             "predicted": "predicted_each_seconds",
         },
     },
-    options={"full": {"rounds": 3}, "quick": {"rounds": 5, "size": 320, "steps": 1000}},
+    options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 320, "steps": 1000}},
 )

@@ -83,7 +83,7 @@ def program(
         steps = enough_steps(trial, x)
         budget = trial.left(0.6) / (len(vectors) - number)
         steps_at[size] = steps
-        model_at[size] = fit_cost_model(trial, x, matrix, budget, steps, trial.rounds)
+        model_at[size] = fit_cost_model(trial, x, matrix, budget, steps, rounds=trial.rounds)
         work = increments(trial, x, steps, device)
         trial.time(case_of(size), work, repeats=steps, curve="measured", at=size)
     incremented_once = [incremented(trial, x, 1) for x in vectors.values()]

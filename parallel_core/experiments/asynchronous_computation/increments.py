@@ -126,7 +126,7 @@ class CostModel:
 
 
 def fit_cost_model(
-    trial: Trial, x: Array, matrix: Array, budget: float, steps: int = 1000, rounds: int = 5
+    trial: Trial, x: Array, matrix: Array, budget: float, steps: int = 1000, *, rounds: int
 ) -> CostModel:
     """Measure t1, t2 and t3 of an increment of `x` separately, and not the times that they predict.
 
@@ -199,7 +199,7 @@ def time_increments(trial: Trial, steps: int | None) -> None:
     backend, add = trial.backend, trial.backend.ops.add
     x = ones(trial, trial.devices[0], 2)
     matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
-    model = fit_cost_model(trial, x, matrix, 0.3 * trial.left(0.95))
+    model = fit_cost_model(trial, x, matrix, 0.3 * trial.left(0.95), rounds=trial.rounds)
     if steps is None:
         steps = steps_that_fit(model, trial.left(0.95))
         trial.parameters["steps"] = steps

@@ -235,6 +235,6 @@ EXPERIMENT = Experiment(
     key_timeline=1,
     options={
         "full": {"rounds": 5, "products": 25},
-        "quick": {"rounds": 3, "size": 600, "products": 15},
+        "quick": {"rounds": 3, "size": 600, "products": 10},
     },
 )

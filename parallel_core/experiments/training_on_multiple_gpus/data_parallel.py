@@ -294,6 +294,6 @@ EXPERIMENT = Experiment(
     budget=None,
     options={
         "full": {"epochs": 3, "compared": 24},
-        "quick": {"epochs": 3, "limit": 4, "compared": 4},
+        "quick": {"epochs": 2, "limit": 4, "compared": 4},
     },
 )
