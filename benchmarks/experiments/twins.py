@@ -7,6 +7,9 @@ Each round has four processes of one framework and engine, which measure the dem
 turns, as those of a quick comparison do. They are the same, so each difference that is found is
 false. Differences are those of `parallel-core compare`, from every choice of 2, 3 and 5 rounds:
 choices share processes, so the shares are less certain than their numbers say.
+
+One such process lives alone in each round, too: a process that takes turns meets caches that others
+have filled, and what it measures may take longer by that.
 """
 
 import asyncio
@@ -14,8 +17,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
+from statistics import median
 from typing import Any, TypeAlias
 
 import click
@@ -29,6 +33,7 @@ from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.living_processes import Command, live
 from parallel_core.comparison.plan import Plan
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.differences import ratio_interval
 from parallel_core.measurement.fresh_process import measured_in
 from parallel_core.measurement.result import Result
 from parallel_core.system.files import write_json
@@ -76,9 +81,17 @@ def measure_round(plan: Plan, processes: int) -> list[list[Result]]:
 
 
 def twins_of(rounds: Sequence[Sequence[Sequence[Result]]], place: int) -> Twins:
-    """Return one cell's twins: the results at a place of each process, round by round."""
+    """Return one cell's twins: the results at a place of each process, round by round.
+
+    Rounds in which one of them is invalid are left out.
+    """
+    valid = [
+        processes
+        for processes in rounds
+        if not any(of_process[place].problems for of_process in processes)
+    ]
     twins = []
-    for number, processes in enumerate(zip(*rounds, strict=True)):
+    for number, processes in enumerate(zip(*valid, strict=True)):
         results = tuple(of_process[place] for of_process in processes)
         cell = Cell(results[0].experiment, f"twin {number}", "async")
         twins.append(CellResults(cell, results))
@@ -86,32 +99,44 @@ def twins_of(rounds: Sequence[Sequence[Sequence[Result]]], place: int) -> Twins:
 
 
 def chosen(twins: Sequence[CellResults], rounds: Sequence[int]) -> Twins:
-    """Return the twins with some of their rounds only."""
-    return [replace(one, results=tuple(one.results[turn] for turn in rounds)) for one in twins]
+    """Return the twins with some of their rounds only, those that are left."""
+    left = [turn for turn in rounds if turn < len(twins[0].results)]
+    return [replace(one, results=tuple(one.results[turn] for turn in left)) for one in twins]
 
 
-def false_differences(twins_by_place: Sequence[Twins]) -> Iterator[dict[str, Any]]:
-    """Count for each experiment and number of rounds the pairs that are called different."""
-    rounds = len(twins_by_place[0][0].results)
+def false_differences(twins: Twins, of_all: Sequence[Twins]) -> Iterator[dict[str, Any]]:
+    """Count for each number of rounds the pairs that are called different.
+
+    As in a comparison, the twins of all experiments say how loud it is.
+    """
+    experiment = EXPERIMENTS[twins[0].cell.experiment]
+    rounds = range(len(twins[0].results))
     for count in CHOSEN_ROUNDS:
-        if count > rounds:
-            continue
-        differences: dict[str, list[bool]] = {}
-        for choice in combinations(range(rounds), count):
-            of_choice = [chosen(twins, choice) for twins in twins_by_place]
-            loudness = loudness_of(one for twins in of_choice for one in twins)
-            for twins in of_choice:
-                experiment = EXPERIMENTS[twins[0].cell.experiment]
-                for one, other in combinations(twins, 2):
-                    found = time_difference(one, other, experiment.case, loudness=loudness)
-                    differences.setdefault(experiment.name, []).append(found.verdict in DIFFERENT)
-        for name, are_different in differences.items():
+        pairs = different = 0
+        for choice in combinations(rounds, count):
+            loudness = loudness_of(chain(*(chosen(others, choice) for others in of_all)))
+            for one, other in combinations(chosen(twins, choice), 2):
+                found = time_difference(one, other, experiment.case, loudness=loudness)
+                pairs += 1
+                different += found.verdict in DIFFERENT
+        if pairs:
             yield {
-                "experiment": name,
+                "experiment": experiment.name,
                 "processes": count,
-                "pairs": len(are_different),
-                "different": sum(are_different),
+                "pairs": pairs,
+                "different": different,
             }
+
+
+def beside_others(twins: Twins, alone: CellResults) -> dict[str, Any]:
+    """Return how many times as long a cell's case takes in a process that takes turns as in one
+    that lives alone.
+    """
+    experiment = EXPERIMENTS[alone.cell.experiment]
+    times_of_twins = [one.medians(experiment.case) for one in twins]
+    beside = [median(times) for times in zip(*times_of_twins, strict=True)]
+    ratio = ratio_interval(beside, alone.medians(experiment.case), experiment.usual_deviation)
+    return {"experiment": experiment.name, "beside": [ratio.estimate, ratio.low, ratio.high]}
 
 
 def table(document: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -119,15 +144,21 @@ def table(document: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     processes.
     """
     rows: dict[tuple[str, str], list[str]] = {}
-    for title, counts in document.items():
-        for one in counts:
-            share = f"{one['different']} of {one['pairs']}"
-            rows.setdefault((title, one["experiment"]), []).append(share)
-    headings = ["", "experiment", *(f"{count} processes" for count in CHOSEN_ROUNDS)]
+    ratios: dict[tuple[str, str], str] = {}
+    for title, found in document.items():
+        for one in found:
+            key = (title, one["experiment"])
+            if "beside" in one:
+                estimate, low, high = one["beside"]
+                ratios[key] = f"{estimate:.2f} ({low:.2f}–{high:.2f})"
+            else:
+                rows.setdefault(key, []).append(f"{one['different']} of {one['pairs']}")
+    columns = [f"{count} processes" for count in CHOSEN_ROUNDS]
+    headings = ["", "experiment", *columns, "time beside others / alone"]
     lines = []
     for key, shares in rows.items():
         missing = ["–"] * (len(CHOSEN_ROUNDS) - len(shares))
-        lines.append([*key, *shares, *missing])
+        lines.append([*key, *shares, *missing, ratios.get(key, "–")])
     return markdown_table(headings, lines)
 
 
@@ -141,19 +172,26 @@ def main(out: Path, spinners: int, rounds: int) -> None:
     """
     path = out / f"{NAME}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    counts: dict[str, list[dict[str, Any]]] = read_json(path)["twins"] if path.exists() else {}
+    found: dict[str, list[dict[str, Any]]] = read_json(path)["twins"] if path.exists() else {}
     for backend in ("mxnet", "torch"):
         plan = plan_of(backend)
         measured = []
         with spinning(spinners):
             for turn in range(rounds):
                 click.echo(f"{backend}: round {turn + 1} of {rounds}", err=True)
-                measured.append(measure_round(plan, TWINS))
-        twins_by_place = [twins_of(measured, place) for place in range(len(plan.cells))]
-        counts[f"{backend}, {spinners} spinning"] = list(false_differences(twins_by_place))
+                # The last one of a round lives alone.
+                measured.append([*measure_round(plan, TWINS), *measure_round(plan, 1)])
+        twins_by_place, found_here = [], []
+        for place in range(len(plan.cells)):
+            *twins, alone = twins_of(measured, place)
+            twins_by_place.append(twins)
+            found_here.append(beside_others(twins, alone))
+        for twins in twins_by_place:
+            found_here += false_differences(twins, twins_by_place)
+        found[f"{backend}, {spinners} spinning"] = found_here
         machine = describe_machine()
-        write_json(path, {"schema": 1, "benchmark": NAME, "machine": machine, "twins": counts})
-        write_text(path.with_suffix(".md"), f"{table(counts)}\n")
+        write_json(path, {"schema": 1, "benchmark": NAME, "machine": machine, "twins": found})
+        write_text(path.with_suffix(".md"), f"{table(found)}\n")
 
 
 if __name__ == "__main__":

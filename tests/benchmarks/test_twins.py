@@ -1,52 +1,58 @@
 """How often twins are called different: what is counted, with synthetic times."""
 
-from benchmarks.experiments.twins import false_differences, table, twins_of
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.experiments.twins import beside_others, false_differences, table, twins_of
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
 from tests.parallel_core.comparison.made_up import result
 
-NAMES = ("async", "parallel")
+NAME = "async"
 # How far rounds are from their usual time: all twins of a round alike.
 DRIFT = (1.0, 1.03, 0.98)
 
 
-def measured(times: tuple[float, ...]) -> list[list[list[Result]]]:
-    """Return for each round and process the results of both experiments, of which each takes as
-    long as the process does.
-    """
+def measured(times: Sequence[float]) -> list[list[list[Result]]]:
+    """Return for each round and process the result, which takes as long as the process does."""
     rounds = []
     for number, drift in enumerate(DRIFT):
         processes = []
         for place, seconds in enumerate(times):
             # No two times are the same.
-            off = 1 + 0.001 * ((number + place) % 3)
-            processes.append(
-                [
-                    result(
-                        Cell(name, "twin", "async"),
-                        {EXPERIMENTS[name].case: seconds * drift * off},
-                    )
-                    for name in NAMES
-                ]
-            )
+            taken = seconds * drift * (1 + 0.001 * ((number + place) % 3))
+            processes.append([result(Cell(NAME, "twin", "async"), {EXPERIMENTS[NAME].case: taken})])
         rounds.append(processes)
     return rounds
 
 
-def test_twins_are_the_same_and_what_takes_twice_as_long_is_called_different_from_all() -> None:
-    for times, different in (((1.0, 1.0, 1.0), 0), ((1.0, 1.0, 2.0), 2)):
-        rounds = measured(times)
-        counts = list(false_differences([twins_of(rounds, place) for place in range(2)]))
-        assert [(one["experiment"], one["processes"]) for one in counts] == [
-            *((name, 2) for name in NAMES),
-            *((name, 3) for name in NAMES),
-        ]
-        for one in counts:
-            choices = 3 if one["processes"] == 2 else 1
-            assert (one["pairs"], one["different"]) == (3 * choices, different * choices)
+@pytest.mark.parametrize(("last", "pairs"), [(1.0, 0), (2.0, 2)])
+def test_twins_are_the_same_and_what_takes_twice_as_long_differs_from_all(
+    last: float, pairs: int
+) -> None:
+    twins = twins_of(measured((1.0, 1.0, last)), 0)
+    of_two, of_three = false_differences(twins, [twins])
+    assert (of_two["processes"], of_two["pairs"], of_two["different"]) == (2, 9, 3 * pairs)
+    assert (of_three["processes"], of_three["pairs"], of_three["different"]) == (3, 3, pairs)
+
+
+def test_a_round_with_an_invalid_result_is_left_out_of_all_twins() -> None:
+    rounds = measured((1.0, 1.0))
+    rounds[1][0] = [replace(rounds[1][0][0], problems=("it is wrong",))]
+    twins = twins_of(rounds, 0)
+    assert [len(one.results) for one in twins] == [2, 2]
 
 
 def test_a_row_shows_what_was_not_measured_as_missing() -> None:
-    counts = [{"experiment": "async", "processes": 2, "pairs": 6, "different": 1}]
-    assert table({"mxnet": counts}).splitlines()[-1] == "| mxnet | async | 1 of 6 | – | – |"
+    found = [{"experiment": "async", "processes": 2, "pairs": 6, "different": 1}]
+    assert table({"mxnet": found}).splitlines()[-1] == "| mxnet | async | 1 of 6 | – | – | – |"
+
+
+def test_what_takes_longer_beside_others_is_held_against_one_that_lives_alone() -> None:
+    *twins, alone = twins_of(measured((1.2, 1.2, 1.2, 1.0)), 0)
+    ratio, low, high = beside_others(twins, alone)["beside"]
+    assert low < ratio < high
+    assert ratio == pytest.approx(1.2, rel=0.01)
