@@ -7,6 +7,7 @@ intervals.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -81,27 +82,27 @@ class CaseSpans:
         """Its time over its time without a profiler, if that is known."""
         return self.seconds / self.timed if self.timed else None
 
-    @property
+    @cached_property
     def lengths(self) -> np.ndarray:
         """How long each span took."""
         return self.spans.ends - self.spans.starts
 
-    @property
+    @cached_property
     def linked(self) -> np.ndarray:
         """Whether the launch of each span is known."""
         return self.spans.launched != UNKNOWN
 
-    @property
+    @cached_property
     def since(self) -> np.ndarray:
         """When each span was launched, or began if its launch is not known."""
         return self.spans.since
 
-    @property
+    @cached_property
     def operations(self) -> np.ndarray:
         """Whether each span is an operation on a device, and not the host's."""
         return ~self.of_kind("host")
 
-    @property
+    @cached_property
     def device_of(self) -> np.ndarray:
         """The device of each span, by the place of the device's first queue."""
         first_queues: dict[str, int] = {}
@@ -250,7 +251,10 @@ def groups_of(keys: np.ndarray) -> list[np.ndarray]:
     """Return the places of equal keys, in order, an array for each key, the smallest first."""
     if len(keys) == 0:
         return []
-    order = np.argsort(keys, kind="stable")
+    # NumPy sorts small integers by their digits, in a fraction of the time.
+    from_zero = keys - keys.min()
+    small_keys = from_zero.astype(np.min_scalar_type(from_zero.max()))
+    order = np.argsort(small_keys, kind="stable")
     bounds = np.flatnonzero(np.diff(keys[order])) + 1
     return np.split(order, bounds)
 
@@ -260,15 +264,20 @@ def union(*intervals: np.ndarray) -> np.ndarray:
     come in any order.
     """
     joined = np.concatenate([array.reshape(-1, 2) for array in intervals])
-    joined = joined[joined[:, 1] > joined[:, 0]]
-    if len(joined) == 0:
-        return joined
-    if np.any(joined[1:, 0] < joined[:-1, 0]):
-        joined = joined[np.argsort(joined[:, 0], kind="stable")]
-    covered_until = np.maximum.accumulate(joined[:, 1])
-    begins = np.concatenate(([True], joined[1:, 0] > covered_until[:-1]))
-    ends = np.concatenate((begins[1:], [True]))
-    return np.stack((joined[begins, 0], covered_until[ends]), axis=1)
+    # Two columns are gone through faster than rows of two.
+    starts, ends = np.ascontiguousarray(joined.T)
+    takes_time = ends > starts
+    if not takes_time.all():
+        starts, ends = starts[takes_time], ends[takes_time]
+    if len(starts) == 0:
+        return NO_INTERVALS
+    if np.any(starts[1:] < starts[:-1]):
+        by_start = np.argsort(starts, kind="stable")
+        starts, ends = starts[by_start], ends[by_start]
+    covered_until = np.maximum.accumulate(ends)
+    is_free_before = starts[1:] > covered_until[:-1]
+    begins = starts[np.append(True, is_free_before)]
+    return np.stack((begins, covered_until[np.append(is_free_before, True)]), axis=1)
 
 
 def intersection(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -299,6 +308,22 @@ def gaps(intervals: np.ndarray, start: int, end: int) -> np.ndarray:
     # Up to the first interval, from each interval to the next, and from the last one on.
     free = np.concatenate(([start], covered.ravel(), [end])).reshape(-1, 2)
     return free[free[:, 1] > free[:, 0]]
+
+
+def lengths_within(intervals: np.ndarray, windows: np.ndarray) -> np.ndarray:
+    """Return how much of each window an interval set covers, in nanoseconds.
+
+    A window has a start and an end. (n, 2).
+    """
+    starts, ends = intervals.T
+    sums_of_starts = np.concatenate(([0], np.cumsum(starts)))
+    sums_of_ends = np.concatenate(([0], np.cumsum(ends)))
+    # What is covered up to each time: of an interval that has ended by then, its length; of one
+    # that has begun and not ended, the time since its start.
+    begun = np.searchsorted(starts, windows)
+    ended = np.searchsorted(ends, windows)
+    covered_before = sums_of_ends[ended] + (begun - ended) * windows - sums_of_starts[begun]
+    return covered_before[:, 1] - covered_before[:, 0]
 
 
 def total_length(intervals: np.ndarray) -> int:

@@ -24,7 +24,14 @@ from parallel_core.trace_analysis.case_spans import (
     total_length,
     union,
 )
-from parallel_core.trace_analysis.parts import PARTS, Parts, account_of, over_steps, share_of
+from parallel_core.trace_analysis.parts import (
+    PARTS,
+    Division,
+    Parts,
+    account_of,
+    over_steps,
+    share_of,
+)
 from parallel_core.trace_analysis.steps.figures import (
     StepsFigures,
     annotations,
@@ -126,7 +133,7 @@ HOST = queue_of([(0, 1)], "host", HOST_DEVICE)
 
 def steps_of(case: CaseSpans) -> StepsFigures:
     """Return the steps of a case that has some."""
-    figures = steps(case)
+    figures = steps(case, Division.of(case))
     assert figures is not None
     return figures
 
@@ -241,9 +248,12 @@ def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
         ("forward", 6, 7),
     )
     assert [step.name for step in steps_of(case).steps] == ["iteration 1", "iteration 2"]
-    assert steps(annotated(("load", 0, 1))) is None
-    assert steps(annotated(("nccl:all_reduce", 0, 1), ("nccl:all_reduce", 1, 2))) is None
-    assert steps(annotated()) is None
+    for without_steps in (
+        annotated(("load", 0, 1)),
+        annotated(("nccl:all_reduce", 0, 1), ("nccl:all_reduce", 1, 2)),
+        annotated(),
+    ):
+        assert steps(without_steps, Division.of(without_steps)) is None
 
 
 def test_annotations_are_added_up_by_name_but_for_their_number() -> None:
