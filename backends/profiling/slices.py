@@ -232,8 +232,11 @@ class Slices(Columns[Slice]):
             yield positions, decode([text or b"{}" for text in texts])
 
 
-def _codes(values: Sequence[Any], code_of: Places[Hashable]) -> list[int]:
-    """Return the code of each value; a value without one gets the next."""
+def _codes(values: Sequence[Any], code_of: Places[Hashable]) -> list[int] | int:
+    """Return the code of each value, or one for all; a value without a code gets the next."""
+    # Often none of a few thousand slices has an argument.
+    if values.count(None) == len(values):
+        return code_of[None]
     try:
         return list(map(code_of.__getitem__, values))
     except TypeError:
