@@ -21,6 +21,7 @@ from parallel_core.trace_analysis.case_spans import (
     clip,
     gaps,
     intersection,
+    lengths_within,
     total_length,
     union,
 )
@@ -81,6 +82,9 @@ def test_arithmetic_of_intervals_is_that_of_sets_of_hours(
     hours_of_window = set(range(start, end))
     assert hours(a) == hours(array(raw_a))
     assert total_length(a) == len(hours(a))
+    if start <= end:
+        windows = np.array([(start, end), (start, start)])
+        assert lengths_within(a, windows).tolist() == [len(hours(a) & hours_of_window), 0]
     assert hours(either) == hours(a) | hours(b)
     assert hours(both) == hours(a) & hours(b)
     assert hours(inside) == hours(a) & hours_of_window
