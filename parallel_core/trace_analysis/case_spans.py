@@ -312,14 +312,15 @@ def lengths_within(intervals: np.ndarray, windows: np.ndarray) -> np.ndarray:
 
     `windows` has the start and the end of each, (n, 2); they may overlap.
     """
-    starts, ends = intervals.T
-    sums_of_starts = np.concatenate(([0], np.cumsum(starts)))
-    sums_of_ends = np.concatenate(([0], np.cumsum(ends)))
-    # What is covered up to each time: of an interval that has ended by then, its length; of one
-    # that has begun and not ended, the time since its start.
-    begun = np.searchsorted(starts, windows)
-    ended = np.searchsorted(ends, windows)
-    covered_before = sums_of_ends[ended] + (begun - ended) * windows - sums_of_starts[begun]
+    if len(intervals) == 0:
+        return np.zeros(len(windows), np.int64)
+    ended = np.searchsorted(intervals[:, 1], windows, side="right")
+    # What is covered up to each time: the intervals that have ended by then, and of one that has
+    # begun the time since its start.
+    covered_before = np.where(ended > 0, np.cumsum(np.diff(intervals)[:, 0])[ended - 1], 0)
+    running = np.minimum(ended, len(intervals) - 1)
+    start, end = intervals[running, 0], intervals[running, 1]
+    covered_before += np.where(end > windows, np.maximum(windows - start, 0), 0)
     return covered_before[:, 1] - covered_before[:, 0]
 
 

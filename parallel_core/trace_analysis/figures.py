@@ -183,6 +183,8 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
     Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count as
     kernel waits.
     """
+    # It needs the most memory, so it comes first.
+    critical_path = path_summary(case)
     division = Division.of(case)
     compute = total_length(division.working)
     communication = total_length(union(division.exchanging, division.copying))
@@ -216,7 +218,7 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         waits=_launch_waits(case),
         control_returned_seconds=None if returned is None else in_seconds(returned),
         dispatch_fraction=dispatch_fraction,
-        critical_path=path_summary(case),
+        critical_path=critical_path,
         collective_seconds=collective,
         hidden_collective_seconds=hidden_collective,
         hidden_collective_share=hidden_collective / collective if collective else None,
