@@ -7,7 +7,8 @@ words. On a CPU operations lie on the threads of pools, which serve all devices.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from itertools import starmap
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,8 +40,8 @@ CONTAINER = re.compile(r"%?(?:while|call|conditional)(?:\.\d+)*")
 """Operations that consist of other ones, which are recorded, too, perhaps on other threads."""
 CALL = re.compile(r"PjitFunction\(.*|PmapFunction\(.*|DevicePut\w*|.*Executable::Execute.*")
 """The names of calls that launch operations, on a thread of the host."""
-ARGUMENTS = ("hlo_op", "device_ordinal", "correlation_id", "run_id")
-"""The arguments of operations that are read."""
+ARGUMENTS = ("hlo_op", "device_ordinal", "correlation_id", "run_id", "step_num")
+"""The arguments that are read."""
 STEP = re.compile(r"ProfilerStep#\d+")
 MOST_EVENTS = 1_000_000
 CUT_OFF = (
@@ -50,8 +51,40 @@ CUT_OFF = (
 NO_COPIES = "XLA's profile of CPUs names no copies between devices: how long they took is not known"
 
 
-Coded: TypeAlias = "tuple[tuple[Any, ...], np.ndarray]"
-"""Different values, and the place of each operation's among them."""
+class _Argument(NamedTuple):
+    """The values that some slices have for one argument."""
+
+    values: tuple[Any, ...]
+    """Distinct ones; that of a slice without the argument is None."""
+    value_of: np.ndarray
+    """Positions in `values`, one for each slice."""
+
+    @property
+    def is_given(self) -> np.ndarray:
+        """Which slices have the argument: a mask."""
+        return np.array([value is not None for value in self.values], bool)[self.value_of]
+
+
+class _Decoded(NamedTuple):
+    """Slices, and their arguments by name."""
+
+    slices: Slices
+    arguments: Mapping[str, _Argument]
+
+    @classmethod
+    def of(cls, slices: Slices) -> "_Decoded":
+        """Decode the arguments of slices."""
+        # Decoding them is most of the work, so it is done once for all that is asked.
+        arguments = slices.coded_arguments(*ARGUMENTS)
+        return cls(slices, dict(zip(ARGUMENTS, starmap(_Argument, arguments), strict=True)))
+
+    def select(self, where: np.ndarray) -> "_Decoded":
+        """Return those that a mask selects, or those at some positions."""
+        arguments = {
+            name: argument._replace(value_of=argument.value_of[where])
+            for name, argument in self.arguments.items()
+        }
+        return _Decoded(self.slices.select(where), arguments)
 
 
 class _Work(NamedTuple):
@@ -60,19 +93,20 @@ class _Work(NamedTuple):
     slices: Slices
     queues: tuple[Queue, ...]
     queue_of: np.ndarray
-    arguments: Mapping[str, Coded]
+    arguments: Mapping[str, _Argument]
 
 
 def timeline_of_program(trace: Trace) -> Timeline:
     """Return the timeline of a program that JAX's profiler recorded."""
     slices = trace.columns
-    on_accelerators = _work_on_accelerators(slices, trace)
+    decoded = _Decoded.of(slices)
+    on_accelerators = _work_on_accelerators(decoded, trace)
     on_host = slices.on_threads(_host_rows(slices, trace))
-    is_operation = slices.raw_args.holding(b'"hlo_op"')
-    on_cpus = _work_on_cpus(slices, on_host & is_operation)
-    host = slices.select(on_host & ~is_operation & ~_of_python(slices))
+    is_operation = decoded.arguments["hlo_op"].is_given
+    on_cpus = _work_on_cpus(decoded, on_host & is_operation)
+    host = decoded.select(on_host & ~is_operation & ~_of_python(slices))
     launches = _Launches(host)
-    calls = _calls(host, trace)
+    calls = _calls(host.slices, trace)
     queues_of_host = python_queues(calls, trace.threads)
     spans = [
         _spans(on_accelerators, launches),
@@ -90,8 +124,9 @@ def timeline_of_program(trace: Trace) -> Timeline:
     return count_unlinked(timeline, devices)
 
 
-def _work_on_accelerators(slices: Slices, trace: Trace) -> _Work:
+def _work_on_accelerators(decoded: _Decoded, trace: Trace) -> _Work:
     """Return the operations on the streams of GPUs and on the lines of TPUs."""
+    slices = decoded.slices
     queue_of_row: dict[TraceThread, Queue] = {}
     stream_rows = set()
     for row in slices.rows:
@@ -115,18 +150,18 @@ def _work_on_accelerators(slices: Slices, trace: Trace) -> _Work:
     positions_on_lines = np.flatnonzero(is_on_line & ~is_container)
     is_operation = is_on_stream.copy()
     is_operation[positions_on_lines] = _holds_no_other(slices.select(positions_on_lines))
-    operations = slices.select(is_operation)
+    operations, arguments = decoded.select(is_operation)
     queues, queue_of = recoded(operations.rows, operations.row_of, queue_of_row.__getitem__)
-    return _on_own_lanes(_Work(operations, queues, queue_of, _arguments(operations)))
+    return _on_own_lanes(_Work(operations, queues, queue_of, arguments))
 
 
-def _work_on_cpus(slices: Slices, is_operation: np.ndarray) -> _Work:
+def _work_on_cpus(decoded: _Decoded, is_operation: np.ndarray) -> _Work:
     """Return the operations on CPU devices: those of the host that hold no other ones."""
+    slices = decoded.slices
     is_container = slices.has_name(set(filter(CONTAINER.fullmatch, slices.names)))
     positions = np.flatnonzero(is_operation & ~is_container)
     innermost = positions[_holds_no_other(slices.select(positions))]
-    operations = slices.select(innermost)
-    arguments = _arguments(operations)
+    operations, arguments = decoded.select(innermost)
     ordinals, ordinal_of = arguments["device_ordinal"]
     # A queue for each pair of a thread and a device, in the order of their first operations. To be
     # numbered, such a pair stands for a thread.
@@ -139,13 +174,6 @@ def _work_on_cpus(slices: Slices, is_operation: np.ndarray) -> _Work:
         queue_of_pair["pair", position] = (_cpu(ordinal), "compute")
     queues = tuple(numbered_queues(queue_of_pair).values())
     return _on_own_lanes(_Work(operations, queues, pair_of, arguments))
-
-
-def _arguments(operations: Slices) -> Mapping[str, Coded]:
-    """Return the arguments of operations, by name."""
-    # Decoding the arguments is most of the work, so it is done once.
-    coded_arguments = operations.coded_arguments(*ARGUMENTS)
-    return dict(zip(ARGUMENTS, coded_arguments, strict=True))
 
 
 def _cpu(ordinal: object) -> str:
@@ -230,17 +258,9 @@ def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[int]:
 class _Launches:
     """The times when the host launched operations, by the number of the call or of the run."""
 
-    def __init__(self, host: Slices) -> None:
-        self._time_of_call: dict[str, int] = {}
-        self._time_of_run: dict[str, int] = {}
-        has_number = host.raw_args.holding(b'"run_id"') | host.raw_args.holding(b'"correlation_id"')
-        calls = host.select(has_number)
-        arguments = calls.arguments("correlation_id", "run_id")
-        for (call, run), start in zip(arguments, calls.starts.tolist(), strict=True):
-            if call is not None:
-                self._time_of_call.setdefault(str(call), start)
-            if run is not None:
-                self._time_of_run.setdefault(str(run), start)
+    def __init__(self, host: _Decoded) -> None:
+        self._time_of_call = _first_starts(host, "correlation_id")
+        self._time_of_run = _first_starts(host, "run_id")
 
     def times(self, work: _Work) -> np.ndarray:
         """Return when each operation was launched, or UNKNOWN."""
@@ -250,7 +270,7 @@ class _Launches:
         # Nothing runs before its launch: then a run's number has come again.
         return np.where(times <= work.slices.starts, times, UNKNOWN)
 
-    def _looked_up(self, numbers: Coded, time_of: Mapping[str, int]) -> np.ndarray:
+    def _looked_up(self, numbers: _Argument, time_of: Mapping[str, int]) -> np.ndarray:
         """Return the time for the number of each operation, or UNKNOWN."""
         distinct_numbers, number_of = numbers
         if not len(number_of):
@@ -259,21 +279,25 @@ class _Launches:
         return np.array(times, np.int64)[number_of]
 
 
+def _first_starts(host: _Decoded, argument: str) -> dict[str, int]:
+    """Return when the first slice starts that has each value of an argument."""
+    slices, arguments = host.select(host.arguments[argument].is_given)
+    values, value_of = arguments[argument]
+    first_start_of: dict[str, int] = {}
+    for value, start in zip(value_of.tolist(), slices.starts.tolist(), strict=True):
+        first_start_of.setdefault(str(values[value]), start)
+    return first_start_of
+
+
 def _spans(work: _Work, launches: _Launches) -> Spans:
     """Return the spans of operations on devices, linked to their launches."""
     slices = work.slices
-    operations, operation_of = work.arguments["hlo_op"]
-    # Many kernels have the same name and operation, so the kind of each such pair is found once.
-    pair_numbers = slices.name_of.astype(np.int64) * max(len(operations), 1) + operation_of
-    distinct_pairs, pair_of = np.unique(pair_numbers, return_inverse=True)
-    kinds_of_pairs = []
-    for pair in distinct_pairs.tolist():
-        name_position, operation_position = divmod(pair, len(operations))
-        operation = operations[operation_position] or ""
-        kind = _kind(slices.names[name_position], str(operation))
-        kinds_of_pairs.append(KINDS.index(kind))
-    kinds = np.array(kinds_of_pairs, np.int8)[pair_of]
     operators, operator_of = recoded(slices.names, slices.name_of, str)
+    kind_of_operator = [KINDS.index(_kind(operator)) for operator in operators]
+    kinds = np.array(kind_of_operator, np.int8)[operator_of]
+    operations, operation_of = work.arguments["hlo_op"]
+    exchanges = [EXCHANGE.fullmatch(str(operation)) is not None for operation in operations]
+    kinds[np.array(exchanges, bool)[operation_of]] = KINDS.index("exchange")
     short_name_of = short_names(operators)
     names, name_of = recoded(operators, operator_of, lambda name: _readable(short_name_of[name]))
     return Spans(
@@ -290,9 +314,9 @@ def _spans(work: _Work, launches: _Launches) -> Spans:
     )
 
 
-def _kind(name: str, operation: str) -> SpanKind:
-    """Return the kind of a kernel, by its name and that of its operation."""
-    if is_communication(name) or EXCHANGE.fullmatch(operation) or EXCHANGE.fullmatch(name):
+def _kind(name: str) -> SpanKind:
+    """Return the kind of a kernel by its name."""
+    if is_communication(name) or EXCHANGE.fullmatch(name):
         return "exchange"
     if COPY.fullmatch(name):
         return "copy"
@@ -304,12 +328,12 @@ def _readable(name: str) -> str:
     return re.sub(r"(?:\.\d+)+$", "", name.removeprefix("%"))
 
 
-def _steps(host: Slices) -> Iterator[Window]:
+def _steps(host: _Decoded) -> Iterator[Window]:
     """Yield the steps that `profile` marks, and those of the program's StepTraceAnnotation."""
-    step_names = {name for name in host.names if STEP.fullmatch(name)}
-    for mark in host.select(host.has_name(step_names)):
+    step_names = {name for name in host.slices.names if STEP.fullmatch(name)}
+    for mark in host.slices.select(host.slices.has_name(step_names)):
         yield Window(mark.name, mark.start, mark.end)
-    annotations = host.select(host.raw_args.holding(b'"step_num"'))
-    numbers = annotations.arguments("step_num")
-    for annotation, (number,) in zip(annotations, numbers, strict=True):
-        yield Window(f"{annotation.name}#{number}", annotation.start, annotation.end)
+    annotations, arguments = host.select(host.arguments["step_num"].is_given)
+    numbers, number_of = arguments["step_num"]
+    for annotation, number in zip(annotations, number_of.tolist(), strict=True):
+        yield Window(f"{annotation.name}#{numbers[number]}", annotation.start, annotation.end)

@@ -10,6 +10,7 @@ another form, one by one, as decimals.
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Context, Decimal, localcontext
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, final
 
@@ -17,7 +18,15 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from backends.profiling.slices import FINDINGS, Places, Slices, Trace, TraceThread, decoded_args
+from backends.profiling.slices import (
+    FINDINGS,
+    Places,
+    Slices,
+    Trace,
+    TraceThread,
+    coded,
+    decoded_args,
+)
 from backends.profiling.texts import Texts
 from backends.profiling.trace_events import Document, Event, read_events, text_blocks
 
@@ -87,8 +96,7 @@ class _Begin(NamedTuple):
     """A begin that waits for its end."""
 
     name: str
-    codes: tuple[int, int, int]
-    """Of its name, its category and its row."""
+    label: int
     start: int
     is_possible: bool
     position: int
@@ -99,8 +107,8 @@ class _Begin(NamedTuple):
 class _Batch(NamedTuple):
     """Columns of slices that were read together."""
 
-    codes: np.ndarray
-    """Of names, categories and rows: a row of three for each slice."""
+    labels: np.ndarray
+    """The numbers of the slices' labels."""
     starts: np.ndarray
     ends: np.ndarray
     positions: np.ndarray
@@ -121,28 +129,26 @@ class _Pairing:
         """
         self.dropped: dict[str, list[str]] = {ENDLESS: [], BEGINLESS: [], TIMELESS: []}
         """By reason, the names of the events that were dropped."""
-        self._names: Places[str] = Places()
-        self._categories: Places[str] = Places()
-        self._rows: Places[TraceThread] = Places()
+        self._labels: Places[tuple[str, str, int | str, int | str]] = Places()
+        """Events' names, categories, processes and threads: few in a file differ."""
         self._batches: list[_Batch] = []
         self._events_before = 0
         self._open: dict[PairingKey, list[_Begin]] = {}
         """Begins without an end so far, the innermost last."""
         self._open_names: Counter[tuple[PairingKey, str]] = Counter()
         # A file without slices has columns, too.
-        self._add(np.zeros((0, 3)), (), (), (), raw_args=())
+        self._add((), (), (), (), raw_args=())
 
     def take(self, events_read: Sequence[Event]) -> None:
         """Take in events, which follow in the file on those that were taken before."""
         # What we found in a trace is no part of it.
         events = [event for event in events_read if event.pid != FINDINGS]
+        positions = np.arange(len(events)) + self._events_before
         is_complete = np.array([event.ph == "X" for event in events], bool)
-        positions = np.flatnonzero(is_complete)
-        complete_events = [events[position] for position in positions.tolist()]
-        self._take_complete(complete_events, positions + self._events_before)
-        other_positions = np.flatnonzero(~is_complete)
-        other_events = [events[position] for position in other_positions.tolist()]
-        self._take_others(other_events, other_positions + self._events_before)
+        complete_events = list(compress(events, is_complete.tolist()))
+        self._take_complete(complete_events, positions[is_complete])
+        other_events = list(compress(events, (~is_complete).tolist()))
+        self._take_others(other_events, positions[~is_complete])
         self._events_before += len(events)
 
     def finish(self) -> tuple[Slices, int]:
@@ -152,22 +158,25 @@ class _Pairing:
         """
         for begins in self._open.values():
             self.dropped[ENDLESS] += [begin.name for begin in begins]
-        codes = np.concatenate([batch.codes for batch in self._batches])
         starts = np.concatenate([batch.starts for batch in self._batches])
         ends = np.concatenate([batch.ends for batch in self._batches])
         positions = np.concatenate([batch.positions for batch in self._batches])
         raw_args = Texts.joined(batch.raw_args for batch in self._batches)
-        self._batches.clear()
         # By start; those that start together by their position in the file.
         order = np.lexsort((positions, starts))
+        labels = np.concatenate([batch.labels for batch in self._batches])[order]
+        self._batches.clear()
         first_start = int(starts[order[0]]) if len(order) else 0
+        names, name_of_label = coded(name for name, _, _, _ in self._labels)
+        categories, category_of_label = coded(category for _, category, _, _ in self._labels)
+        rows, row_of_label = coded((process, thread) for _, _, process, thread in self._labels)
         slices = Slices(
-            tuple(self._names),
-            tuple(self._categories),
-            tuple(self._rows),
-            codes[order, 0],
-            codes[order, 1],
-            codes[order, 2],
+            names,
+            categories,
+            rows,
+            name_of_label[labels],
+            category_of_label[labels],
+            row_of_label[labels],
             starts[order] - first_start,
             ends[order] - first_start,
             raw_args[order],
@@ -186,14 +195,9 @@ class _Pairing:
             kept = np.flatnonzero(end_times.is_possible)
             events = [events[index] for index in kept.tolist()]
             positions, starts, ends = positions[kept], starts[kept], ends[kept]
-        names = [self._names[event.name] for event in events]
-        categories = [self._categories[event.cat] for event in events]
-        rows = [self._rows[event.pid, event.tid] for event in events]
-        codes = np.array((names, categories, rows), np.int32).T
-        raw_args = [
-            b"" if event.cat in WITHOUT_ARGUMENTS else bytes(event.args) for event in events
-        ]
-        self._add(codes, starts, ends, positions, raw_args=raw_args)
+        labels = [self._labels[event.name, event.cat, event.pid, event.tid] for event in events]
+        raw_args = [b"" if event.cat in WITHOUT_ARGUMENTS else event.args for event in events]
+        self._add(labels, starts, ends, positions, raw_args=raw_args)
 
     def _take_others(self, events: Sequence[Event], positions: np.ndarray) -> None:
         """Add each begin that its end follows as a slice, and keep the names of rows."""
@@ -220,20 +224,20 @@ class _Pairing:
             else:
                 self.dropped[TIMELESS].append(begin.name)
         if begins:
-            _, codes, starts, _, positions_of_begins, raw_args = zip(*begins, strict=True)
-            self._add(codes, starts, ends, positions_of_begins, raw_args=raw_args)
+            _, labels, starts, _, positions_of_begins, raw_args = zip(*begins, strict=True)
+            self._add(labels, starts, ends, positions_of_begins, raw_args=raw_args)
 
-    def _add(self, codes: ArrayLike, *columns: ArrayLike, raw_args: Sequence[bytes]) -> None:
+    def _add(self, labels: ArrayLike, *columns: ArrayLike, raw_args: Sequence[bytes]) -> None:
         """Add a batch of slices; the columns are their starts, ends and positions."""
         starts, ends, positions = (np.asarray(column, np.int64) for column in columns)
         texts = Texts.of(raw_args)
-        self._batches.append(_Batch(np.asarray(codes, np.int32), starts, ends, positions, texts))
+        self._batches.append(_Batch(np.asarray(labels, np.int32), starts, ends, positions, texts))
 
     def _open_begin(self, event: Event, start: int, is_possible: bool, position: int) -> None:
         """Keep a begin until its end comes."""
         key, name = _key(event), event.name
-        codes = self._names[name], self._categories[event.cat], self._rows[event.pid, event.tid]
-        begin = _Begin(name, codes, start, is_possible, position, bytes(event.args))
+        label = self._labels[event.name, event.cat, event.pid, event.tid]
+        begin = _Begin(name, label, start, is_possible, position, bytes(event.args))
         self._open.setdefault(key, []).append(begin)
         self._open_names[key, name] += 1
 

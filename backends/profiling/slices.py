@@ -43,7 +43,7 @@ def coded(values: Iterable[Value]) -> tuple[tuple[Value, ...], np.ndarray]:
     The code of a value is its position among the distinct ones.
     """
     code_of: Places[Value] = Places()
-    codes = np.fromiter((code_of[value] for value in values), np.int32)
+    codes = np.fromiter(map(code_of.__getitem__, values), np.int32)
     return tuple(code_of), codes
 
 
@@ -55,7 +55,7 @@ def recoded(
     `values` and `codes` are what `coded` returns, and so is the result. `change` is not called for
     values without a code.
     """
-    used_codes = np.unique(codes)
+    used_codes = np.flatnonzero(np.bincount(codes, minlength=len(values)))
     changed_values = [change(values[code]) for code in used_codes.tolist()]
     distinct_values, new_codes = coded(changed_values)
     new_code_of = np.zeros(len(values), np.int32)
@@ -232,8 +232,11 @@ class Slices(Columns[Slice]):
             yield positions, decode([text or b"{}" for text in texts])
 
 
-def _codes(values: Sequence[Any], code_of: Places[Hashable]) -> list[int]:
-    """Return the code of each value; a value without one gets the next."""
+def _codes(values: Sequence[Any], code_of: Places[Hashable]) -> list[int] | int:
+    """Return the code of each value, or one for all; a value without a code gets the next."""
+    # Often none of a few thousand slices has an argument.
+    if values.count(None) == len(values):
+        return code_of[None]
     try:
         return list(map(code_of.__getitem__, values))
     except TypeError:

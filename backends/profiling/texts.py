@@ -1,4 +1,4 @@
-"""Many texts in little memory: a column of them, compressed 10,000 at a time.
+"""Many texts in little memory: a column of them, compressed 1,000 at a time.
 
 The arguments of a trace's events repeat themselves: a million take more memory than all other
 columns together, and compressed a twentieth of that. Level 1 costs as little as copying them.
@@ -10,7 +10,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-BLOCK = 10_000
+BLOCK = 1_000
 """The most texts that are compressed together, and decompressed at a time."""
 FASTEST = 1
 

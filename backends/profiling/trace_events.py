@@ -243,7 +243,7 @@ def _read_singly(text: _Text, document: Document) -> list[Event]:
     while text.peek() not in ("]", ""):
         # With more text, many events may be decoded at once again.
         is_short = len(text.text) - text.at < MAX_EVENT_CHARACTERS
-        if is_short and text.grow(MAX_EVENT_CHARACTERS):
+        if is_short and text.grow(BLOCK_BYTES):
             break
         try:
             value, text.at = EXACT_VALUE.raw_decode(text.text, text.at)

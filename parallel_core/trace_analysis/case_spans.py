@@ -250,7 +250,10 @@ def groups_of(keys: np.ndarray) -> list[np.ndarray]:
     """Return the places of equal keys, in order, an array for each key, the smallest first."""
     if len(keys) == 0:
         return []
-    order = np.argsort(keys, kind="stable")
+    # NumPy sorts small integers by their digits, in a fraction of the time.
+    from_zero = keys - keys.min()
+    small_keys = from_zero.astype(np.min_scalar_type(from_zero.max()))
+    order = np.argsort(small_keys, kind="stable")
     bounds = np.flatnonzero(np.diff(keys[order])) + 1
     return np.split(order, bounds)
 
@@ -259,16 +262,19 @@ def union(*intervals: np.ndarray) -> np.ndarray:
     """Return the times that any of some intervals covers; they may overlap, touch, be empty and
     come in any order.
     """
-    joined = np.concatenate([array.reshape(-1, 2) for array in intervals])
-    joined = joined[joined[:, 1] > joined[:, 0]]
-    if len(joined) == 0:
-        return joined
-    if np.any(joined[1:, 0] < joined[:-1, 0]):
-        joined = joined[np.argsort(joined[:, 0], kind="stable")]
-    covered_until = np.maximum.accumulate(joined[:, 1])
-    begins = np.concatenate(([True], joined[1:, 0] > covered_until[:-1]))
-    ends = np.concatenate((begins[1:], [True]))
-    return np.stack((joined[begins, 0], covered_until[ends]), axis=1)
+    starts, ends = np.concatenate([array.reshape(-1, 2) for array in intervals]).T
+    takes_time = ends > starts
+    if not takes_time.all():
+        starts, ends = starts[takes_time], ends[takes_time]
+    if len(starts) == 0:
+        return NO_INTERVALS
+    if np.any(starts[1:] < starts[:-1]):
+        by_start = np.argsort(starts, kind="stable")
+        starts, ends = starts[by_start], ends[by_start]
+    covered_until = np.maximum.accumulate(ends)
+    is_free_before = starts[1:] > covered_until[:-1]
+    begins = starts[np.append(True, is_free_before)]
+    return np.stack((begins, covered_until[np.append(is_free_before, True)]), axis=1)
 
 
 def intersection(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -299,6 +305,23 @@ def gaps(intervals: np.ndarray, start: int, end: int) -> np.ndarray:
     # Up to the first interval, from each interval to the next, and from the last one on.
     free = np.concatenate(([start], covered.ravel(), [end])).reshape(-1, 2)
     return free[free[:, 1] > free[:, 0]]
+
+
+def lengths_within(intervals: np.ndarray, windows: np.ndarray) -> np.ndarray:
+    """Return how many nanoseconds of each window an interval set covers.
+
+    `windows` has the start and the end of each, (n, 2); they may overlap.
+    """
+    if len(intervals) == 0:
+        return np.zeros(len(windows), np.int64)
+    ended = np.searchsorted(intervals[:, 1], windows, side="right")
+    # What is covered up to each time: the intervals that have ended by then, and of one that has
+    # begun the time since its start.
+    covered_before = np.where(ended > 0, np.cumsum(np.diff(intervals)[:, 0])[ended - 1], 0)
+    running = np.minimum(ended, len(intervals) - 1)
+    start, end = intervals[running, 0], intervals[running, 1]
+    covered_before += np.where(end > windows, np.maximum(windows - start, 0), 0)
+    return covered_before[:, 1] - covered_before[:, 0]
 
 
 def total_length(intervals: np.ndarray) -> int:

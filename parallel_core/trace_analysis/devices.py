@@ -37,7 +37,13 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling.timeline import HOST_DEVICE, KINDS, SpanKind, in_seconds, queue_order
-from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of, intersection, total_length
+from parallel_core.trace_analysis.case_spans import (
+    CaseSpans,
+    groups_of,
+    intersection,
+    total_length,
+    union,
+)
 
 FILLS = ("Memset", "hipMemset", "__amd_rocclr_fill")
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
@@ -167,11 +173,12 @@ def work_of(
     case: CaseSpans, places: np.ndarray, compute: np.ndarray, collective: np.ndarray
 ) -> Work:
     """Add up what the operations at some places did, by the masks that `kernels` returns."""
-    computing = case.covered(places[compute[places]])
-    exchanging = case.covered(places[collective[places]])
+    intervals = case.intervals(places)
+    computing = union(intervals[compute[places]])
+    exchanging = union(intervals[collective[places]])
     return Work(
-        whole=int(np.ptp(case.intervals(places))) if len(places) else 0,
-        busy=total_length(case.covered(places)),
+        whole=int(np.ptp(intervals)) if len(places) else 0,
+        busy=total_length(union(intervals)),
         compute=total_length(computing),
         collective=total_length(exchanging),
         hidden=total_length(intersection(exchanging, computing)),

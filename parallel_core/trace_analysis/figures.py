@@ -47,7 +47,7 @@ from parallel_core.trace_analysis.devices import (
     queue_lengths,
 )
 from parallel_core.trace_analysis.findings.reasons import Unhidden, unhidden
-from parallel_core.trace_analysis.parts import Parts, exchanges_by_device, parts_of, times_of
+from parallel_core.trace_analysis.parts import Division, Parts
 from parallel_core.trace_analysis.steps.figures import (
     AnnotationFigures,
     StepsFigures,
@@ -183,14 +183,15 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
     Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count as
     kernel waits.
     """
-    times = times_of(case)
-    communicating = union(times.exchanging, times.copying)
-    compute, communication = total_length(times.working), total_length(communicating)
-    hidden_copies = intersection(times.computing, times.copying)
-    hidden_exchanges = [device.hidden for device in exchanges_by_device(case)]
-    hidden = total_length(union(hidden_copies, *hidden_exchanges))
+    # It needs the most memory, so it comes first.
+    critical_path = path_summary(case)
+    division = Division.of(case)
+    compute = total_length(division.working)
+    communication = total_length(union(division.exchanging, division.copying))
+    hidden_exchanging = division.hidden_exchanging_of_devices
+    hidden = total_length(union(division.hidden_copying, *hidden_exchanging))
     shorter = min(compute, communication)
-    (parts,) = parts_of(case, [(case.start, case.end)])
+    (parts,) = division.parts([(case.start, case.end)])
     returned = _control_returned(case)
     dispatch_fraction = None
     if returned is not None and case.nanoseconds:
@@ -209,7 +210,7 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         hidden_seconds=in_seconds(hidden),
         hidden_share=hidden / communication if communication else None,
         hidden_of_shorter=hidden / shorter if shorter else None,
-        working_seconds=in_seconds(total_length(union(times.working, communicating))),
+        working_seconds=in_seconds(total_length(division.busy)),
         queues_at_once=_at_once(case, case.spans.queue_of),
         devices_at_once=_at_once(case, case.device_of),
         parts=parts,
@@ -217,7 +218,7 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         waits=_launch_waits(case),
         control_returned_seconds=None if returned is None else in_seconds(returned),
         dispatch_fraction=dispatch_fraction,
-        critical_path=path_summary(case),
+        critical_path=critical_path,
         collective_seconds=collective,
         hidden_collective_seconds=hidden_collective,
         hidden_collective_share=hidden_collective / collective if collective else None,
@@ -226,7 +227,7 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         queue_lengths=queue_lengths(case),
         operations=operations_by_name(case),
         annotations=annotations(case),
-        steps=steps(case),
+        steps=steps(case, division),
     )
 
 

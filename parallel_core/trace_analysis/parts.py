@@ -26,11 +26,9 @@ from parallel_core.trace_analysis.case_spans import (
     ALL,
     NO_INTERVALS,
     CaseSpans,
-    clip,
-    gaps,
     groups_of,
     intersection,
-    total_length,
+    lengths_within,
     union,
 )
 from parallel_core.trace_analysis.devices import FILLS, WITHIN_A_DEVICE, named
@@ -117,20 +115,6 @@ def share_in_words(share: Interval) -> str:
     return percent(share.estimate) if is_unknown else in_percent(share)
 
 
-def parts_of(case: CaseSpans, times: Sequence[tuple[int, int]]) -> tuple[Parts, ...]:
-    """Divide each of some times, from start to end in nanoseconds, by what a case's operations did
-    in it.
-    """
-    times_of_case = times_of(case)
-    exchanges = exchanges_by_device(case)
-    parts = []
-    for start, end in times:
-        activities = times_of_case.clipped(start, end)
-        exchanges_within = [device.clipped(start, end) for device in exchanges]
-        parts.append(_parts(start, end, activities, exchanges_within))
-    return tuple(parts)
-
-
 class Activities(NamedTuple):
     """What devices did: the masks of the spans, or the interval sets that they cover."""
 
@@ -141,10 +125,6 @@ class Activities(NamedTuple):
     """From one device to another, to the host or from it."""
     computing: np.ndarray
     """Work that may hide a copy: all but what copies within a device."""
-
-    def clipped(self, start: int, end: int) -> "Activities":
-        """Return the parts of the interval sets that lie from `start` to `end`."""
-        return Activities(*(clip(intervals, start, end) for intervals in self))
 
 
 class DeviceExchange(NamedTuple):
@@ -157,12 +137,6 @@ class DeviceExchange(NamedTuple):
     """Of the exchanges, in the case's spans."""
     exchanging: np.ndarray
     computing: np.ndarray
-
-    def clipped(self, start: int, end: int) -> "DeviceExchange":
-        """Return what lies from `start` to `end`."""
-        return self._replace(
-            exchanging=clip(self.exchanging, start, end), computing=clip(self.computing, start, end)
-        )
 
     @property
     def hidden(self) -> np.ndarray:
@@ -233,24 +207,80 @@ def _by_device(device_of: np.ndarray, places: np.ndarray) -> dict[int, np.ndarra
     return places_of
 
 
-def _parts(start: int, end: int, times: Activities, by_device: Sequence[DeviceExchange]) -> Parts:
-    """Divide the time from `start` to `end`, to which the interval sets are clipped."""
-    work, copy = total_length(times.working), total_length(times.copying)
-    nothing_computes = gaps(times.working, start, end)
-    exposed_exchange = total_length(intersection(nothing_computes, times.exchanging))
-    busy = total_length(union(times.working, times.exchanging, times.copying))
-    devices = max(len(by_device), 1)
-    exchange = sum(total_length(device.exchanging) for device in by_device)
-    hidden = sum(total_length(device.hidden) for device in by_device)
-    hidden_copy = total_length(intersection(times.computing, times.copying))
+class Division(NamedTuple):
+    """What divides a case's time into parts, all of it interval sets."""
+
+    working: np.ndarray
+    busy: np.ndarray
+    """When anything ran: work, an exchange or a copy."""
+    exchanging: np.ndarray
+    exchanging_beside_work: np.ndarray
+    copying: np.ndarray
+    hidden_copying: np.ndarray
+    exchanging_of_devices: tuple[np.ndarray, ...]
+    """Of each device that exchanges; the next likewise."""
+    hidden_exchanging_of_devices: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(cls, case: CaseSpans) -> "Division":
+        """Return what divides the time of a case."""
+        working, exchanging, copying, computing = times_of(case)
+        exchanges = exchanges_by_device(case)
+        return cls(
+            working=working,
+            busy=union(working, exchanging, copying),
+            exchanging=exchanging,
+            exchanging_beside_work=intersection(exchanging, working),
+            copying=copying,
+            hidden_copying=intersection(copying, computing),
+            exchanging_of_devices=tuple(device.exchanging for device in exchanges),
+            hidden_exchanging_of_devices=tuple(device.hidden for device in exchanges),
+        )
+
+    def parts(self, times: Sequence[tuple[int, int]]) -> tuple[Parts, ...]:
+        """Divide each of some times, from start to end in nanoseconds."""
+        windows = np.array(times, np.int64).reshape(-1, 2)
+
+        def within(*interval_sets: np.ndarray) -> np.ndarray:
+            """Return for each time how long interval sets cover it, added up."""
+            lengths = (lengths_within(intervals, windows) for intervals in interval_sets)
+            return sum(lengths, np.zeros(len(windows), np.int64))
+
+        columns = (
+            windows[:, 1] - windows[:, 0],
+            within(self.working),
+            within(self.busy),
+            within(self.exchanging) - within(self.exchanging_beside_work),
+            within(*self.exchanging_of_devices),
+            within(*self.hidden_exchanging_of_devices),
+            within(self.copying),
+            within(self.hidden_copying),
+        )
+        devices = max(len(self.exchanging_of_devices), 1)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return tuple(_parts(devices, *row) for row in rows)
+
+
+def _parts(
+    devices: int,
+    nanoseconds: int,
+    work: int,
+    busy: int,
+    exposed_exchange: int,
+    exchange: int,
+    hidden_exchange: int,
+    copy: int,
+    hidden_copy: int,
+) -> Parts:
+    """Return the parts of a time; exchanges are sums over some devices."""
     return Parts(
-        seconds=in_seconds(end - start),
+        seconds=in_seconds(nanoseconds),
         compute_seconds=in_seconds(work),
         exposed_exchange_seconds=in_seconds(exposed_exchange),
         exposed_copy_seconds=in_seconds(busy - work - exposed_exchange),
-        idle_seconds=in_seconds(end - start - busy),
+        idle_seconds=in_seconds(nanoseconds - busy),
         exchange_seconds=in_seconds(exchange) / devices,
-        hidden_exchange_seconds=in_seconds(hidden) / devices,
+        hidden_exchange_seconds=in_seconds(hidden_exchange) / devices,
         copy_seconds=in_seconds(copy),
         hidden_copy_seconds=in_seconds(hidden_copy),
     )

@@ -29,12 +29,7 @@ from parallel_core.trace_analysis.case_spans import (
     union,
 )
 from parallel_core.trace_analysis.devices import kernels, work_of
-from parallel_core.trace_analysis.parts import (
-    Parts,
-    StepAccount,
-    account_of,
-    parts_of,
-)
+from parallel_core.trace_analysis.parts import Division, Parts, StepAccount, account_of
 from parallel_core.trace_analysis.steps.operations import (
     NO_STEP,
     ended_before,
@@ -146,18 +141,20 @@ class AnnotationFigures:
     """How long at least one operation ran that was launched in one of them."""
 
 
-def steps(case: CaseSpans) -> StepsFigures | None:
-    """Compute the figures of every step of a case; None if it has no steps."""
+def steps(case: CaseSpans, division: Division) -> StepsFigures | None:
+    """Compute the figures of every step of a case, whose time a division divides; None if it has no
+    steps.
+    """
     windows = step_windows(case.annotations)
     if not windows:
         return None
-    rows = _step_figures(case, windows, steps_by_launch(case, windows))
+    rows = _step_figures(case, division, windows, steps_by_launch(case, windows))
     marks_all = windows[0].name.startswith(PROFILER_STEP)
     are_behind = marks_all and _are_behind(case, windows, rows)
     if are_behind:
         step_of = steps_by_count(case, len(windows))
         if step_of is not None:
-            rows = _step_figures(case, windows, step_of)
+            rows = _step_figures(case, division, windows, step_of)
             are_behind = _are_behind(case, windows, rows)
 
     typical: list[TypicalStep] = []
@@ -321,7 +318,7 @@ def _nanoseconds(marks: Sequence[Window]) -> int:
 
 
 def _step_figures(
-    case: CaseSpans, windows: Sequence[Window], step_of: np.ndarray
+    case: CaseSpans, division: Division, windows: Sequence[Window], step_of: np.ndarray
 ) -> tuple[StepFigures, ...]:
     """Compute the figures of steps; `step_of` has the number of each span's step, or NO_STEP."""
     in_steps = np.flatnonzero(case.operations & (step_of != NO_STEP))
@@ -330,7 +327,7 @@ def _step_figures(
     places_of_steps = np.split(in_steps, bounds)
     intervals_of_steps = [case.intervals(places) for places in places_of_steps]
     times = times_on_devices(case, windows, intervals_of_steps)
-    parts = parts_of(case, times)
+    parts = division.parts(times)
     compute, collective = kernels(case)
     rows = []
     for number, window in enumerate(windows):

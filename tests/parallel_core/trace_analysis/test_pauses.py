@@ -9,6 +9,7 @@ import pytest
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.own_program.step_figures import step_figures
 from parallel_core.trace_analysis.case_spans import cases_of
+from parallel_core.trace_analysis.parts import Division
 from parallel_core.trace_analysis.steps.figures import steps
 from parallel_core.trace_analysis.steps.pauses import Pause, unrecorded_time
 from tests.parallel_core.trace_analysis.synthetic import GPU, sorted_by_start
@@ -36,7 +37,7 @@ def in_steps(pauses: Sequence[int], *, in_step: bool) -> Timeline:
 def pause_in(timeline: Timeline) -> Pause | None:
     """Return the pause that is told of a timeline's steps, if any is."""
     (case,) = cases_of(timeline)
-    figures = steps(case)
+    figures = steps(case, Division.of(case))
     assert figures is not None
     return figures.pause
 

@@ -21,10 +21,18 @@ from parallel_core.trace_analysis.case_spans import (
     clip,
     gaps,
     intersection,
+    lengths_within,
     total_length,
     union,
 )
-from parallel_core.trace_analysis.parts import PARTS, Parts, account_of, over_steps, share_of
+from parallel_core.trace_analysis.parts import (
+    PARTS,
+    Division,
+    Parts,
+    account_of,
+    over_steps,
+    share_of,
+)
 from parallel_core.trace_analysis.steps.figures import (
     StepsFigures,
     annotations,
@@ -74,6 +82,9 @@ def test_arithmetic_of_intervals_is_that_of_sets_of_hours(
     hours_of_window = set(range(start, end))
     assert hours(a) == hours(array(raw_a))
     assert total_length(a) == len(hours(a))
+    if start <= end:
+        windows = np.array([(start, end), (start, start)])
+        assert lengths_within(a, windows).tolist() == [len(hours(a) & hours_of_window), 0]
     assert hours(either) == hours(a) | hours(b)
     assert hours(both) == hours(a) & hours(b)
     assert hours(inside) == hours(a) & hours_of_window
@@ -126,7 +137,7 @@ HOST = queue_of([(0, 1)], "host", HOST_DEVICE)
 
 def steps_of(case: CaseSpans) -> StepsFigures:
     """Return the steps of a case that has some."""
-    figures = steps(case)
+    figures = steps(case, Division.of(case))
     assert figures is not None
     return figures
 
@@ -241,9 +252,12 @@ def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
         ("forward", 6, 7),
     )
     assert [step.name for step in steps_of(case).steps] == ["iteration 1", "iteration 2"]
-    assert steps(annotated(("load", 0, 1))) is None
-    assert steps(annotated(("nccl:all_reduce", 0, 1), ("nccl:all_reduce", 1, 2))) is None
-    assert steps(annotated()) is None
+    for without_steps in (
+        annotated(("load", 0, 1)),
+        annotated(("nccl:all_reduce", 0, 1), ("nccl:all_reduce", 1, 2)),
+        annotated(),
+    ):
+        assert steps(without_steps, Division.of(without_steps)) is None
 
 
 def test_annotations_are_added_up_by_name_but_for_their_number() -> None:
