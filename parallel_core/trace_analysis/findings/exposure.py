@@ -69,7 +69,7 @@ class Exposure:
     after_pass: np.ndarray
     """Whether it exchanges gradients and was launched when their pass was over."""
     most_after_pass: np.ndarray
-    """Whether that holds for most of what its pass exchanged."""
+    """Whether that holds for most of what its pass exchanged, though most was ready earlier."""
     pass_is_over: np.ndarray
     """Whether it exchanges gradients, and nothing of their pass was left to compute."""
     after_wait: np.ndarray
@@ -144,6 +144,7 @@ def exposure(case: CaseSpans, groups: Sequence[Communication]) -> Exposure | Non
     pass_end = np.append(passes.ends, EARLIEST)[pass_of]
     last_start = np.append(passes.last_starts, LATEST)[pass_of]
     update = np.append(passes.updates, NONE)[pass_of]
+    is_ready_last = np.append(passes.are_ready_last, False)[pass_of]
     after_pass = of_gradients & (launched > last_start)
 
     neighbours = _neighbours(case, places, alone_from, pass_end)
@@ -162,7 +163,7 @@ def exposure(case: CaseSpans, groups: Sequence[Communication]) -> Exposure | Non
         on_computing_queue=_computing_queues(case)[case.spans.queue_of[places]],
         in_every_micro_batch=_have_others(pass_of, update),
         after_pass=after_pass,
-        most_after_pass=after_pass & _mostly(after_pass, pass_of, lengths),
+        most_after_pass=after_pass & ~is_ready_last & _mostly(after_pass, pass_of, lengths),
         pass_is_over=of_gradients & (alone_from >= neighbours.last_of_pass),
         after_wait=launched_behind_a_wait(waits, launched, neighbours.drained),
         is_slowed=is_slowed,

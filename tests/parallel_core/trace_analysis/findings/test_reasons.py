@@ -1,5 +1,6 @@
 """Why an exchange or a copy was not hidden: planted in programs, and named from their traces."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import chain
@@ -46,7 +47,9 @@ RECORDED = {
     "held_out/tokenised": "host-behind",
     "held_out/clipped_then_summed": "launched-after",
     "held_out/hooks_every_time": "every-micro-batch",
+    "held_out/large_embedding": "nothing-left",
     "held_out/histogram_beside": "",
+    "held_out/histogram_beside_idle": "",
     "held_out/local_averages": "",
     "exchanging/functional_tp_rank0": "waited-at-once",
     "exchanging/fsdp2_rank0": "waited-at-once",
@@ -107,6 +110,48 @@ def test_it_counts_operations_and_milliseconds(tmp_path: Path) -> None:
     assert (row.operations, row.of_operations, row.steps) == (30, 30, 5)
     assert row.unhidden_seconds == pytest.approx(30 * 200e-6)
     assert "relu" in row.sentence
+
+
+def beside_computation(kernels: Iterable[int]) -> GpuProgram:
+    """Exchange in each step, beside some number of kernels that are each as long."""
+    program = GpuProgram()
+    for number in kernels:
+        with program.step():
+            program.exchange(1000)
+            for _ in range(number):
+                program.compute("aten::mm", 1000)
+            program.let_wait(COMPUTING, NCCL)
+            program.compute("aten::relu", 100)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("kernels", "is_exception"),
+    [
+        ((1, 1, 0, 1), True),
+        ((1, 1, 0, 1, 1, 1, 1, 0), True),
+        ((0, 1, 0, 1), False),
+        ((1, 0, 0), False),
+        ((0, 0, 0, 0), False),
+    ],
+)
+def test_a_quarter_of_the_steps_may_be_exceptions(
+    kernels: Iterable[int], is_exception: bool, tmp_path: Path
+) -> None:
+    assert (unhidden(case_of(beside_computation(kernels), tmp_path)) == ()) == is_exception
+
+
+def test_what_runs_in_one_step_only_is_no_exception_there(tmp_path: Path) -> None:
+    program = GpuProgram()
+    for number in range(4):
+        with program.step():
+            program.compute("aten::mm", 1000)
+            if number == 2:
+                program.exchange(1000, "Broadcast")
+                program.let_wait(COMPUTING, NCCL)
+            program.compute("aten::relu", 100)
+    (row,) = unhidden(case_of(program, tmp_path))
+    assert row.operations == 1
 
 
 def test_a_remedy_names_nothing_that_the_program_has(tmp_path: Path) -> None:
