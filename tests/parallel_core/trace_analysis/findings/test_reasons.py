@@ -12,7 +12,12 @@ import pytest
 from backends.profiling.timeline import UNKNOWN
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
-from parallel_core.trace_analysis.findings.reasons import REASONS, of_processes, unhidden
+from parallel_core.trace_analysis.findings.reasons import (
+    REASONS,
+    of_processes,
+    reasoned,
+    unhidden,
+)
 from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.parallel_core.trace_analysis.findings.gpu_program import (
     COMPUTING,
@@ -139,6 +144,28 @@ def test_a_quarter_of_the_steps_may_be_exceptions(
     kernels: Iterable[int], is_exception: bool, tmp_path: Path
 ) -> None:
     assert (unhidden(case_of(beside_computation(kernels), tmp_path)) == ()) == is_exception
+
+
+@pytest.mark.parametrize(("beside", "are_slowed"), [(1200, True), (420, False)])
+def test_a_late_partner_slows_nothing_down(beside: int, are_slowed: bool, tmp_path: Path) -> None:
+    program = GpuProgram()
+    for number in range(10):
+        with program.step():
+            # In a step of each kind the partner is late by 5 ms.
+            late = 5000 * (number in (0, 3))
+            is_beside = number % 5 > 0
+            program.exchange(late + (beside if is_beside else 400))
+            if is_beside:
+                program.compute("aten::mm", 300)
+            program.let_wait(COMPUTING, NCCL)
+            program.compute("aten::relu", 100)
+    case = case_of(program, tmp_path)
+    operations = reasoned(case)
+    assert operations is not None
+    codes = [REASONS[number].code for number in operations.reason_of.tolist()]
+    assert [code == "slowed" for code in codes] == [
+        are_slowed and number % 5 > 0 for number in range(10)
+    ]
 
 
 def test_what_runs_in_one_step_only_is_no_exception_there(tmp_path: Path) -> None:
