@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from backends.profiling.collectives import ON_CPU
 from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
 from parallel_core.trace_analysis.findings.communication import (
     Communication,
@@ -192,13 +193,23 @@ def _waiting(
         return _Waiting(by_queue, call_that_waited(waits, launched, ends))
     goes_on = is_after & (next_launch >= ends)
     longest_stretches = stretches.alone_until - stretches.alone_from
-    pauses = next_launch - ends
+    pauses = np.minimum(next_launch, _next_marks(case, ends)) - ends
     by_queue[goes_on] |= _thread_waited(
         case.spans.name_of[stretches.places[goes_on]],
         longest_stretches[goes_on],
         pauses[goes_on],
     )
     return _Waiting(by_queue, np.full(len(launched), NONE))
+
+
+def _next_marks(case: CaseSpans, times: np.ndarray) -> np.ndarray:
+    """Return when the program next began an annotation or launched an exchange, from each time on;
+    LATEST if it never did.
+    """
+    starts = [mark.start for mark in case.annotations if not ON_CPU.match(mark.name)]
+    launches = case.spans.launched[case.of_kind("exchange") & case.linked]
+    marks = np.sort(np.concatenate((np.array(starts, np.int64), launches)))
+    return np.append(marks, LATEST)[np.searchsorted(marks, times)]
 
 
 def _thread_waited(names: np.ndarray, stretches: np.ndarray, pauses: np.ndarray) -> np.ndarray:
