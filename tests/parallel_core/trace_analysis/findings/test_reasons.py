@@ -1,5 +1,6 @@
 """Why an exchange or a copy was not hidden: planted in programs, and named from their traces."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -173,6 +174,29 @@ def test_a_late_partner_slows_nothing_down(beside: int, are_slowed: bool, tmp_pa
     assert [code == "slowed" for code in codes] == [
         are_slowed and number % 5 > 0 for number in range(10)
     ]
+
+
+@pytest.mark.parametrize(("mark", "code"), [(True, "nothing-left"), (False, "host-behind")])
+def test_a_thread_of_a_cpu_goes_on_at_an_annotation(mark: bool, code: str, tmp_path: Path) -> None:
+    events = []
+
+    def add(category: str, name: str, start: int, length: int, thread: int = 1) -> None:
+        where = {"pid": 1, "tid": thread, "ts": start, "dur": length}
+        events.append({"ph": "X", "cat": category, "name": name, **where})
+
+    for number in range(5):
+        start = 20_000 * number
+        add("user_annotation", f"ProfilerStep#{number}", start, 19_000)
+        add("cpu_op", "c10d::allreduce_", start + 100, 50)
+        add("user_annotation", "gloo:all_reduce", start + 150, 12_000, 2)
+        add("cpu_op", "aten::mm", start + 200, 4000)
+        if mark:
+            add("user_annotation", "Optimizer.step#SGD.step", start + 12_200, 10)
+        add("cpu_op", "aten::mm", start + 16_000, 2000)
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    (case,) = cases_of(read_timeline(path))
+    assert [row.code for row in unhidden(case)] == [code]
 
 
 def test_what_runs_in_one_step_only_is_no_exception_there(tmp_path: Path) -> None:
