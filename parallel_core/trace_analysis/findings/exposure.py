@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from backends.profiling.collectives import ON_CPU
 from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
 from parallel_core.trace_analysis.findings.communication import (
     Communication,
@@ -69,7 +70,7 @@ class Exposure:
     after_pass: np.ndarray
     """Whether it exchanges gradients and was launched when their pass was over."""
     most_after_pass: np.ndarray
-    """Whether that holds for most of what its pass exchanged."""
+    """Whether that holds for most of what its pass exchanged, though most was ready earlier."""
     pass_is_over: np.ndarray
     """Whether it exchanges gradients, and nothing of their pass was left to compute."""
     after_wait: np.ndarray
@@ -144,6 +145,7 @@ def exposure(case: CaseSpans, groups: Sequence[Communication]) -> Exposure | Non
     pass_end = np.append(passes.ends, EARLIEST)[pass_of]
     last_start = np.append(passes.last_starts, LATEST)[pass_of]
     update = np.append(passes.updates, NONE)[pass_of]
+    is_ready_last = np.append(passes.are_ready_last, False)[pass_of]
     after_pass = of_gradients & (launched > last_start)
 
     neighbours = _neighbours(case, places, alone_from, pass_end)
@@ -162,7 +164,7 @@ def exposure(case: CaseSpans, groups: Sequence[Communication]) -> Exposure | Non
         on_computing_queue=_computing_queues(case)[case.spans.queue_of[places]],
         in_every_micro_batch=_have_others(pass_of, update),
         after_pass=after_pass,
-        most_after_pass=after_pass & _mostly(after_pass, pass_of, lengths),
+        most_after_pass=after_pass & ~is_ready_last & _mostly(after_pass, pass_of, lengths),
         pass_is_over=of_gradients & (alone_from >= neighbours.last_of_pass),
         after_wait=launched_behind_a_wait(waits, launched, neighbours.drained),
         is_slowed=is_slowed,
@@ -191,13 +193,23 @@ def _waiting(
         return _Waiting(by_queue, call_that_waited(waits, launched, ends))
     goes_on = is_after & (next_launch >= ends)
     longest_stretches = stretches.alone_until - stretches.alone_from
-    pauses = next_launch - ends
+    pauses = np.minimum(next_launch, _next_marks(case, ends)) - ends
     by_queue[goes_on] |= _thread_waited(
         case.spans.name_of[stretches.places[goes_on]],
         longest_stretches[goes_on],
         pauses[goes_on],
     )
     return _Waiting(by_queue, np.full(len(launched), NONE))
+
+
+def _next_marks(case: CaseSpans, times: np.ndarray) -> np.ndarray:
+    """Return when the program next began an annotation or launched an exchange, from each time on;
+    LATEST if it never did.
+    """
+    starts = [mark.start for mark in case.annotations if not ON_CPU.match(mark.name)]
+    launches = case.spans.launched[case.of_kind("exchange") & case.linked]
+    marks = np.sort(np.concatenate((np.array(starts, np.int64), launches)))
+    return np.append(marks, LATEST)[np.searchsorted(marks, times)]
 
 
 def _thread_waited(names: np.ndarray, stretches: np.ndarray, pauses: np.ndarray) -> np.ndarray:

@@ -30,6 +30,11 @@ OF_GRADIENTS = re.compile(r"all_?reduce|reduce_?scatter", re.IGNORECASE)
 SCATTERED = re.compile(r"reduce_?scatter", re.IGNORECASE)
 BEHIND_A_PASS = 0.25
 """What lies behind a pass and is larger than this share of it is another one: a forward pass."""
+COPIED = 50_000
+"""Nanoseconds: a thread that takes less to keep a gradient may only refer to it, whatever its size;
+to copy what takes time to exchange, as into a bucket, takes longer.
+"""
+MOSTLY = 0.5
 SHORT = 10_000
 """Nanoseconds: what takes less is no layer's, and may only look at data in another way."""
 NONE = -1
@@ -48,6 +53,8 @@ class Passes:
     """Until when what follows it belongs to it."""
     updates: np.ndarray
     """Which update of the weights it is for, by number."""
+    are_ready_last: np.ndarray
+    """Whether most of its gradients, by the time to keep them, were ready when all was computed."""
 
     def numbers_at(self, times: np.ndarray) -> np.ndarray:
         """Return the number of the pass to which each time belongs, or NONE."""
@@ -65,18 +72,24 @@ class _Operators(NamedTuple):
     """The latest end so far: of each operator and all before it."""
     computes: np.ndarray
     """Whether it does not only keep a gradient."""
+    copying_times: np.ndarray
+    """How long a copy of the gradient took that the operator keeps; 0 if it copies none."""
 
 
 def backward_passes(case: CaseSpans) -> Passes:
     """Find the backward passes of a case; there are none if no operator is known as one of them."""
     backward = np.flatnonzero(_named(case, BACKWARD))
     if len(backward) == 0:
-        return Passes(*np.zeros((5, 0), np.int64))
+        nothing = np.zeros(0, np.int64)
+        return Passes(nothing, nothing, nothing, nothing, nothing, nothing.astype(bool))
+    keeps = _named(case, KEEPING)[backward]
     operators = _Operators(
         case.spans.starts[backward],
         np.maximum.accumulate(case.spans.ends[backward]),
-        ~_named(case, KEEPING)[backward],
+        computes=~keeps,
+        copying_times=np.zeros(len(backward), np.int64),
     )
+    operators.copying_times[keeps] = _copying_times(case, backward[keeps])
     updates = _outside_passes(_starts_of_annotations(case, OPTIMIZER), operators)
     steps = np.array([window.start for window in step_windows(case.annotations)], np.int64)
     losses = case.spans.starts[_named(case, GRADIENT_OF_LOSS)]
@@ -106,13 +119,41 @@ def _divided(operators: _Operators, boundaries: np.ndarray, updates: np.ndarray)
     update_of_pass = np.arange(len(first_operators))
     if len(updates):
         update_of_pass = np.searchsorted(updates, starts, side="right")
+    # The longer a copy takes, the larger its gradient is.
+    copied_until = np.cumsum(operators.copying_times)
+    copied_before = np.append(0, copied_until)[first_operators]
+    copied_at_all = copied_until[last_operators] - copied_before
+    copied_last = copied_until[last_operators] - copied_until[last_of_pass]
     return Passes(
         starts,
         last_starts=operators.starts[last_of_pass],
         ends=operators.latest_ends[last_operators],
         limits=np.append(boundaries, LATEST)[boundaries_before[first_operators]],
         updates=update_of_pass,
+        are_ready_last=copied_last > MOSTLY * copied_at_all,
     )
+
+
+def _copying_times(case: CaseSpans, keeping: np.ndarray) -> np.ndarray:
+    """Return how long each operator that keeps a gradient took to copy it, in nanoseconds.
+
+    `keeping` are the operators' places. Those of a CPU copy themselves, those of a host launch it.
+    """
+    lengths = case.lengths[keeping]
+    copying_times = np.where(lengths >= COPIED, lengths, 0)
+    by_launch = np.flatnonzero(~case.operations[keeping])
+    if len(by_launch) == 0:
+        return copying_times
+    starts, ends = case.spans.starts[keeping[by_launch]], case.spans.ends[keeping[by_launch]]
+    work = np.flatnonzero(case.of_kind("compute", "copy"))
+    launches = case.since[work]
+    # If none began before, this is -1, and finds the entry that is appended.
+    last_begun = np.searchsorted(starts, launches, side="right") - 1
+    is_within = launches < np.append(ends, EARLIEST)[last_begun]
+    copying_times[by_launch] = np.bincount(
+        last_begun[is_within], case.lengths[work[is_within]], len(by_launch)
+    )
+    return copying_times
 
 
 def passes_of_exchanges(case: CaseSpans, passes: Passes, places: np.ndarray) -> np.ndarray:

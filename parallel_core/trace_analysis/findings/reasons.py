@@ -18,18 +18,21 @@ from parallel_core.trace_analysis.case_spans import (
     ALL,
     CaseSpans,
     groups_of,
-    intersection,
-    total_length,
 )
 from parallel_core.trace_analysis.devices import OperationFigures
 from parallel_core.trace_analysis.findings.communication import Communication, communication
 from parallel_core.trace_analysis.findings.exposure import Exposure, exposure
+from parallel_core.trace_analysis.findings.usual_steps import (
+    RARE,
+    Times,
+    steps_of,
+    times_in_usual_steps,
+    times_of,
+)
 from parallel_core.trace_analysis.steps.figures import step_windows
 
 LEAST_SHARE = 0.01
 """Of the whole time: a kind that takes less beside no computation needs no reason."""
-RARE = 0.25
-"""Of the steps: what is not hidden in fewer is an exception, such as the recording's beginning."""
 LITTLE = 0.1
 """A kind of which less than this share ran beside no computation is hidden."""
 
@@ -283,8 +286,13 @@ def _unhidden_of_kind(
     first = spans[int(exposed.places[numbers[0]])]
     has_name = spans.name_of == spans.names.index(first.name)
     is_of_kind = has_name & (spans.kinds == KINDS.index(first.kind))
-    whole, alone = _times(case, is_of_kind, operations.groups)
-    if alone < LITTLE * whole or alone < LEAST_SHARE * case.nanoseconds:
+    times = times_of(case, is_of_kind, operations.groups)
+    if _is_hidden(times):
+        return None
+    in_usual_steps = times_in_usual_steps(
+        case, is_of_kind, operations.groups, exposed.places[numbers], exposed.exposed[numbers]
+    )
+    if _is_hidden(in_usual_steps):
         return None
 
     # The reason of most of the time in which the operations ran beside no computation.
@@ -293,14 +301,13 @@ def _unhidden_of_kind(
     main_reason = int(np.argmax(time_of_reason))
     with_reason = numbers[reason_of == main_reason]
     places = exposed.places[with_reason]
-    begins = [window.start for window in step_windows(case.annotations)]
-    steps = np.unique(np.searchsorted(begins, case.since[places], side="right"))
-    if len(steps) < RARE * len(begins):
+    windows = step_windows(case.annotations)
+    if len(np.unique(steps_of(windows, case.since[places]))) < RARE * len(windows):
         return None
 
     has_reason = np.zeros(len(spans), bool)
     has_reason[places] = True
-    _, alone_with_reason = _times(case, has_reason, operations.groups)
+    with_that_reason = times_of(case, has_reason, operations.groups)
     waiting = Counter(exposed.waiting[number] for number in with_reason.tolist())
     ((operator, _),) = waiting.most_common(1)
     reason = REASONS[main_reason]
@@ -309,26 +316,15 @@ def _unhidden_of_kind(
         name=first.name,
         operations=len(places),
         of_operations=int(is_of_kind.sum()),
-        steps=len(begins) or None,
-        unhidden_seconds=alone_with_reason / 1e9,
-        seconds=whole / 1e9,
+        steps=len(windows) or None,
+        unhidden_seconds=with_that_reason.alone / 1e9,
+        seconds=times.whole / 1e9,
         code=reason.code,
         sentence=reason.sentence.format(operator=operator),
         remedy=reason.remedy,
     )
 
 
-def _times(
-    case: CaseSpans, mask: np.ndarray, groups: Sequence[Communication]
-) -> tuple[float, float]:
-    """Return how long some operations ran, and how long of that not hidden, in nanoseconds.
-
-    Of several devices that exchange it is the mean, as in `Parts`.
-    """
-    whole, alone, devices = 0, 0, 0
-    for places, free in groups:
-        covered = case.covered(places[mask[places]])
-        whole += total_length(covered)
-        alone += total_length(intersection(covered, free))
-        devices += len(covered) > 0
-    return whole / max(devices, 1), alone / max(devices, 1)
+def _is_hidden(times: Times) -> bool:
+    """Return whether a kind is hidden but for little, or takes little time that is not."""
+    return times.alone < LITTLE * times.whole or times.alone < LEAST_SHARE * times.nanoseconds

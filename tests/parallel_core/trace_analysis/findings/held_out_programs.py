@@ -1,5 +1,6 @@
 """Programs on two processes over gloo that were written when the reasons stood, in another style
-than `gloo_programs`. Their traces are in `../traces/held_out`, recorded on a busy machine.
+than `gloo_programs`. Their traces are in `../traces/held_out`, recorded on a busy machine but for
+`large_embedding` and what ends in `_idle`.
 
     parallel-core profile --steps 4 -- torchrun --nproc-per-node 2 held_out_programs.py experts
 """
@@ -134,10 +135,7 @@ def hooks_every_time() -> None:
 
 
 def large_embedding() -> None:
-    """Exchange the gradient of a large table, which comes last: nothing is left.
-
-    It is named as launched after the pass, since a trace does not show what a bucket holds.
-    """
+    """Exchange the gradient of a large table, which comes last: nothing is left."""
     model = DistributedDataParallel(Bag())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(STEPS):

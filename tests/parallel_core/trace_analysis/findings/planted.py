@@ -1,6 +1,6 @@
 """GPU programs in each of which one reason is planted why an exchange or a copy is not hidden."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tests.parallel_core.trace_analysis.findings.gpu_program import (
     COMPUTING,
@@ -145,6 +145,34 @@ def one_bucket() -> GpuProgram:
                     program.layer_backward()
                     with program.kept():
                         if layer == 5:
+                            program.exchange(1500)
+            program.let_wait(COMPUTING, NCCL)
+            program.optimizer()
+    return program
+
+
+def copied_into_one_bucket() -> GpuProgram:
+    """Copy gradients of one size into one bucket, which the last one fills."""
+    return _copied_into_a_bucket([20.0] * 6)
+
+
+def large_table() -> GpuProgram:
+    """Copy gradients into a bucket that is nearly all a table's, which comes last."""
+    return _copied_into_a_bucket([2.0] * 5 + [200.0])
+
+
+def _copied_into_a_bucket(copies: Sequence[float]) -> GpuProgram:
+    """Exchange one bucket behind the copies of all gradients into it, which take some times."""
+    program = GpuProgram()
+    for _ in range(STEPS):
+        with program.step():
+            program.forward()
+            with program.backward():
+                for number, time in enumerate(copies, 1):
+                    program.layer_backward()
+                    with program.kept():
+                        program.compute("aten::mul", time)
+                        if number == len(copies):
                             program.exchange(1500)
             program.let_wait(COMPUTING, NCCL)
             program.optimizer()
@@ -343,11 +371,17 @@ PLANTED: Mapping[str, tuple[Callable[[], GpuProgram], ...]] = {
     "launched-after": (
         exchanged_at_the_end,
         one_bucket,
+        copied_into_one_bucket,
         prefetched_behind_the_loss,
         copied_back_behind_a_wait,
     ),
     "host-behind": (slow_host, loading_beside_a_copy, python_between_layers),
-    "nothing-left": (last_bucket, more_exchange_than_computation, batch_longer_than_a_step),
+    "nothing-left": (
+        last_bucket,
+        large_table,
+        more_exchange_than_computation,
+        batch_longer_than_a_step,
+    ),
     "every-micro-batch": (no_no_sync, scattered_every_time, two_passes_for_an_update),
     "slowed": (
         lambda: slowed_by(2.5, True, 600),

@@ -1,5 +1,7 @@
 """Why an exchange or a copy was not hidden: planted in programs, and named from their traces."""
 
+import json
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import chain
@@ -11,7 +13,12 @@ import pytest
 from backends.profiling.timeline import UNKNOWN
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
-from parallel_core.trace_analysis.findings.reasons import REASONS, of_processes, unhidden
+from parallel_core.trace_analysis.findings.reasons import (
+    REASONS,
+    of_processes,
+    reasoned,
+    unhidden,
+)
 from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.parallel_core.trace_analysis.findings.gpu_program import (
     COMPUTING,
@@ -46,8 +53,17 @@ RECORDED = {
     "held_out/tokenised": "host-behind",
     "held_out/clipped_then_summed": "launched-after",
     "held_out/hooks_every_time": "every-micro-batch",
+    "held_out/large_embedding": "nothing-left",
     "held_out/histogram_beside": "",
+    "held_out/histogram_beside_idle": "",
     "held_out/local_averages": "",
+    "held_out/wide_input": "nothing-left",
+    "held_out/short_query_beside": "nothing-left",
+    "held_out/loss_beside": "",
+    "held_out/statistics_beside": "",
+    "slowed/averaged_late": "slowed",
+    "slowed/gathered_ahead": "slowed",
+    "slowed/shared_beside_moments": "slowed",
     "exchanging/functional_tp_rank0": "waited-at-once",
     "exchanging/fsdp2_rank0": "waited-at-once",
     "linked/ddp": "host-behind",
@@ -107,6 +123,93 @@ def test_it_counts_operations_and_milliseconds(tmp_path: Path) -> None:
     assert (row.operations, row.of_operations, row.steps) == (30, 30, 5)
     assert row.unhidden_seconds == pytest.approx(30 * 200e-6)
     assert "relu" in row.sentence
+
+
+def beside_computation(kernels: Iterable[int]) -> GpuProgram:
+    """Exchange in each step, beside some number of kernels that are each as long."""
+    program = GpuProgram()
+    for number in kernels:
+        with program.step():
+            program.exchange(1000)
+            for _ in range(number):
+                program.compute("aten::mm", 1000)
+            program.let_wait(COMPUTING, NCCL)
+            program.compute("aten::relu", 100)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("kernels", "is_exception"),
+    [
+        ((1, 1, 0, 1), True),
+        ((1, 1, 0, 1, 1, 1, 1, 0), True),
+        ((0, 1, 0, 1), False),
+        ((1, 0, 0), False),
+        ((0, 0, 0, 0), False),
+    ],
+)
+def test_a_quarter_of_the_steps_may_be_exceptions(
+    kernels: Iterable[int], is_exception: bool, tmp_path: Path
+) -> None:
+    assert (unhidden(case_of(beside_computation(kernels), tmp_path)) == ()) == is_exception
+
+
+@pytest.mark.parametrize(("beside", "are_slowed"), [(1200, True), (420, False)])
+def test_a_late_partner_slows_nothing_down(beside: int, are_slowed: bool, tmp_path: Path) -> None:
+    program = GpuProgram()
+    for number in range(10):
+        with program.step():
+            # In a step of each kind the partner is late by 5 ms.
+            late = 5000 * (number in (0, 3))
+            is_beside = number % 5 > 0
+            program.exchange(late + (beside if is_beside else 400))
+            if is_beside:
+                program.compute("aten::mm", 300)
+            program.let_wait(COMPUTING, NCCL)
+            program.compute("aten::relu", 100)
+    case = case_of(program, tmp_path)
+    operations = reasoned(case)
+    assert operations is not None
+    codes = [REASONS[number].code for number in operations.reason_of.tolist()]
+    assert [code == "slowed" for code in codes] == [
+        are_slowed and number % 5 > 0 for number in range(10)
+    ]
+
+
+@pytest.mark.parametrize(("mark", "code"), [(True, "nothing-left"), (False, "host-behind")])
+def test_a_thread_of_a_cpu_goes_on_at_an_annotation(mark: bool, code: str, tmp_path: Path) -> None:
+    events = []
+
+    def add(category: str, name: str, start: int, length: int, thread: int = 1) -> None:
+        where = {"pid": 1, "tid": thread, "ts": start, "dur": length}
+        events.append({"ph": "X", "cat": category, "name": name, **where})
+
+    for number in range(5):
+        start = 20_000 * number
+        add("user_annotation", f"ProfilerStep#{number}", start, 19_000)
+        add("cpu_op", "c10d::allreduce_", start + 100, 50)
+        add("user_annotation", "gloo:all_reduce", start + 150, 12_000, 2)
+        add("cpu_op", "aten::mm", start + 200, 4000)
+        if mark:
+            add("user_annotation", "Optimizer.step#SGD.step", start + 12_200, 10)
+        add("cpu_op", "aten::mm", start + 16_000, 2000)
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    (case,) = cases_of(read_timeline(path))
+    assert [row.code for row in unhidden(case)] == [code]
+
+
+def test_what_runs_in_one_step_only_is_no_exception_there(tmp_path: Path) -> None:
+    program = GpuProgram()
+    for number in range(4):
+        with program.step():
+            program.compute("aten::mm", 1000)
+            if number == 2:
+                program.exchange(1000, "Broadcast")
+                program.let_wait(COMPUTING, NCCL)
+            program.compute("aten::relu", 100)
+    (row,) = unhidden(case_of(program, tmp_path))
+    assert row.operations == 1
 
 
 def test_a_remedy_names_nothing_that_the_program_has(tmp_path: Path) -> None:
