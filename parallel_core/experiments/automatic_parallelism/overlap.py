@@ -234,7 +234,7 @@ EXPERIMENT = Experiment(
     curves=overlap_by_size.CURVES,
     key_timeline=1,
     options={
-        "full": {"rounds": 5, "products": 25},
+        "full": {"rounds": 3, "products": 12},
         "quick": {"rounds": 3, "size": 600, "products": 10},
     },
 )

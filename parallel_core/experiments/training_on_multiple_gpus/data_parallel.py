@@ -293,7 +293,7 @@ EXPERIMENT = Experiment(
     rounds=None,
     budget=None,
     options={
-        "full": {"epochs": 3, "compared": 24},
+        "full": {"epochs": 3, "limit": 40, "compared": 24},
         "quick": {"epochs": 2, "limit": 4, "compared": 4},
     },
 )
