@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from backends.registry import title
+from backends.registry.variants import framework_of
 from benchmarks.harness.findings import measured_on, read_json, source_of
 from benchmarks.harness.planted_faults import counts
 from benchmarks.harness.targets import markdown_table
@@ -78,7 +79,7 @@ def _analysed(folder: Path) -> tuple[Comparison, Analysis]:
 def _source(folder: Path, measured: Comparison) -> str:
     """Say where a comparison comes from, and in how many processes a cell it was measured."""
     versions = {
-        results.cell.backend: results.valid[0].backend["version"]
+        framework_of(results.cell.backend): results.valid[0].backend["version"]
         for results in measured.cells
         if results.valid
     }

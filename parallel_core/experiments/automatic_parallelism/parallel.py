@@ -173,5 +173,5 @@ EXPERIMENT = Experiment(
     ),
     settings=OF_PRODUCTS,
     key_timeline=2,
-    options={"full": {"rounds": 3}, "quick": {"rounds": 5, "size": 320}},
+    options={"full": {"rounds": 5}, "quick": {"rounds": 5, "size": 320}},
 )
