@@ -88,10 +88,11 @@ def test_cells_of_an_experiment_are_neighbours_in_time_and_those_of_a_side_share
 def test_a_command_fixes_what_is_to_be_the_same_and_what_is_chosen_replaces_what_is_usual() -> None:
     command = PLAN.command([B, D], {"overlap": {"size": 800, "copies": 7}}, turn=2)
     assert command[:5] == ["/opt/python", "-P", "-m", "parallel_core", "measure"]
-    same = "--backend torch --engine async --devices 2 --device-kind cpu --rounds 5"
+    same = "--backend torch --engine async --devices 2 --device-kind cpu"
+    ending = "--count 0 --sizes-chosen yes"
     assert command[5:] == [
-        f"parallel {same} --count 0 --sizes-chosen yes",
-        f"overlap {same} --products 25 --size 800 --copies 7 --count 0 --sizes-chosen yes",
+        f"parallel {same} --rounds 5 {ending}",
+        f"overlap {same} --rounds 3 --products 12 --size 800 --copies 7 {ending}",
     ]
     assert "--engine" not in words(replace(PLAN, engines=(OWN_ENGINE,)))
     quick = words(replace(PLAN, mode="quick"), parallel={"size": 136, "rounds": 1})
