@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 import click
 
 from backends.host import core_numbers
+from benchmarks.experiments.demonstrations import DECIDED
 from benchmarks.experiments.under_load import MOST_SPINNING, spinning
 from benchmarks.harness.findings import read_json, results_folder, write_text
 from benchmarks.harness.targets import markdown_table
@@ -47,7 +48,6 @@ DEADLINE = 600.0
 """The seconds that a process may compute."""
 SECOND_ROUND = 2
 """Nothing is counted or traced in it, nor in those after it."""
-DIFFERENT = ("faster", "slower")
 
 Twins: TypeAlias = list[CellResults]
 """The results of cells of one experiment that are the same but for their number."""
@@ -118,7 +118,7 @@ def false_differences(twins: Twins, of_all: Sequence[Twins]) -> Iterator[dict[st
             for one, other in combinations(chosen(twins, choice), 2):
                 found = time_difference(one, other, experiment.case, loudness=loudness)
                 pairs += 1
-                different += found.verdict in DIFFERENT
+                different += found.verdict in DECIDED
         if pairs:
             yield {
                 "experiment": experiment.name,

@@ -18,13 +18,16 @@ DRIFT = (1.0, 1.03, 0.98)
 
 def measured(times: Sequence[float]) -> list[list[list[Result]]]:
     """Return for each round and process the result, which takes as long as the process does."""
+    cell = Cell(NAME, "twin", "async")
+    case = EXPERIMENTS[NAME].case
     rounds = []
     for number, drift in enumerate(DRIFT):
         processes = []
         for place, seconds in enumerate(times):
             # No two times are the same.
-            taken = seconds * drift * (1 + 0.001 * ((number + place) % 3))
-            processes.append([result(Cell(NAME, "twin", "async"), {EXPERIMENTS[NAME].case: taken})])
+            off = 1 + 0.001 * ((number + place) % 3)
+            taken = seconds * drift * off
+            processes.append([result(cell, {case: taken})])
         rounds.append(processes)
     return rounds
 
@@ -35,13 +38,24 @@ def test_twins_are_the_same_and_what_takes_twice_as_long_differs_from_all(
 ) -> None:
     twins = twins_of(measured((1.0, 1.0, last)), 0)
     of_two, of_three = false_differences(twins, [twins])
-    assert (of_two["processes"], of_two["pairs"], of_two["different"]) == (2, 9, 3 * pairs)
-    assert (of_three["processes"], of_three["pairs"], of_three["different"]) == (3, 3, pairs)
+    assert of_two == {
+        "experiment": NAME,
+        "processes": 2,
+        "pairs": 9,
+        "different": 3 * pairs,
+    }
+    assert of_three == {
+        "experiment": NAME,
+        "processes": 3,
+        "pairs": 3,
+        "different": pairs,
+    }
 
 
 def test_a_round_with_an_invalid_result_is_left_out_of_all_twins() -> None:
     rounds = measured((1.0, 1.0))
-    rounds[1][0] = [replace(rounds[1][0][0], problems=("it is wrong",))]
+    (valid,) = rounds[1][0]
+    rounds[1][0] = [replace(valid, problems=("it is wrong",))]
     twins = twins_of(rounds, 0)
     assert [len(one.results) for one in twins] == [2, 2]
 
