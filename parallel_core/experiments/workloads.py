@@ -223,9 +223,10 @@ def doublings(last: int) -> tuple[int, ...]:
     return numbers
 
 
-def time_beside(trial: Trial, *works: Work) -> None:
+def time_beside(trial: Trial, first: str, *works: Work) -> None:
     """Register the case of waiting for the first work while the other works go on beside it.
 
+    `first` is the name of the case of the first work alone, which this cannot be faster than.
     Without a queue nothing is registered.
     """
     if trial.backend.engine == "async":
@@ -233,7 +234,7 @@ def time_beside(trial: Trial, *works: Work) -> None:
         def wait_for_first(launched: list[Any]) -> None:
             trial.backend.wait(launched[0])
 
-        trial.time(BESIDE, *works, until=wait_for_first, bare=())
+        trial.time(BESIDE, *works, until=wait_for_first, parts=(first,), bare=())
 
 
 def price_of_overlap(together: str) -> Metric:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from backends import Array, Backend
+from backends.arrays import tree_leaves
 from parallel_core.measurement import turns
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
@@ -75,12 +76,16 @@ def if_repeatable(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
 
 
 def measure(
-    backend: Backend, fn: Callable[[], Any], until: Callable[[Any], object] | None = None
+    backend: Backend,
+    fn: Callable[[], Any],
+    until: Callable[[Any], object] | None = None,
+    read: bool = False,
 ) -> Timing:
     """Run `fn` once on idle devices and return its timing.
 
     It ends when all is done, or when `until` has returned for the result of `fn`. The result is
-    kept, and all is done, before the timing is returned.
+    kept, and all is done, before the timing is returned. With `read` the arrays of the result are
+    read before that, which waits for them even if `waitall` does not.
     """
     backend.waitall()
     start = perf_counter()
@@ -92,8 +97,37 @@ def measure(
         until(result)
     done = perf_counter()
     backend.waitall()
+    if read:
+        _read(backend, result)
     del result
     return dispatched - start, done - start
+
+
+def reading_seconds(backend: Backend, fn: Callable[[], Any], waits: bool) -> float:
+    """Run `fn`, wait for all, and return the seconds that reading the arrays of its result takes.
+
+    With `waits` each array is waited for before.
+    """
+    backend.waitall()
+    result = fn()
+    if waits:
+        for array in _arrays(result):
+            backend.wait(array)
+    backend.waitall()
+    start = perf_counter()
+    _read(backend, result)
+    return perf_counter() - start
+
+
+def _read(backend: Backend, result: Any) -> None:
+    """Read the arrays of a result."""
+    for array in _arrays(result):
+        backend.to_numpy(array)
+
+
+def _arrays(result: Any) -> list[Array]:
+    """Return the arrays of a result, without what launches return in place of one."""
+    return [leaf for leaf in tree_leaves(result) if leaf is not None]
 
 
 @final

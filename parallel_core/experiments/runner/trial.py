@@ -19,7 +19,7 @@ import numpy as np
 
 from backends import Array, Backend, Device
 from backends.process_groups import GroupedBackend
-from parallel_core.experiments.runner.counts import without_numbers
+from parallel_core.experiments.runner.counting import without_numbers
 from parallel_core.experiments.runner.formulas import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
@@ -65,7 +65,9 @@ class Work:
 @dataclass(frozen=True)
 class _Timed:
     name: str
+    launch: Callable[[], Any]
     take: Callable[[], Timing]
+    counted_take: Callable[[], Timing]
     repeats: int
     parts: tuple[str, ...]
     bare: tuple[Work, ...]
@@ -117,8 +119,14 @@ class Trial:
         """Further fields of the result: `data`, `tasks`, `series`."""
         self.takes: dict[str, Callable[[], Timing]] = {}
         """What repeats the cases that are counted; it keeps all arrays that they work on."""
+        self.launches: dict[str, Callable[[], Any]] = {}
+        """What launches the work of those cases."""
         self.counts: dict[str, Counted] = {}
         """What was counted, in recorded repetitions and by the program."""
+        self.uncounted: list[str] = []
+        """Sentences on what was not counted, and why."""
+        self.faster_if_recorded: set[str] = set()
+        """The counts of cases that were much faster whenever they were recorded."""
         self.points: defaultdict[str, dict[float, float]] = defaultdict(dict)
         """The medians of curves, by label and point."""
         self._pending: list[_Timed] = []
@@ -176,15 +184,27 @@ class Trial:
         def launch() -> list[object]:
             return [work.launch() for work in works]
 
-        def timing() -> Timing:
+        def timing(read: bool = False) -> Timing:
             if before is not None:
                 before()
-            dispatched, done = take() if take is not None else measure(self.backend, launch, until)
+            timed = take() if take is not None else measure(self.backend, launch, until, read)
+            dispatched, done = timed
             return dispatched / repeats, done / repeats
 
         components = tuple(works if bare is None else bare)
         self._pending.append(
-            _Timed(name, timing, repeats, tuple(parts), components, hides, curve, at)
+            _Timed(
+                name,
+                launch,
+                timing,
+                partial(timing, read=True),
+                repeats,
+                tuple(parts),
+                components,
+                hides,
+                curve,
+                at,
+            )
         )
 
     def is_counted(self, case: str) -> bool:
@@ -201,7 +221,8 @@ class Trial:
 
         It ends when all is done, or when `until` has returned for what was launched.
         """
-        self.takes[case] = partial(measure, self.backend, launch, until)
+        self.takes[case] = partial(measure, self.backend, launch, until, read=True)
+        self.launches[case] = launch
 
     def run(self, share: float = TIMED_SHARE, rounds: int | None = None) -> Mapping[str, Case]:
         """Time all registered cases in turn, and their units, until a share of the budget is spent.
@@ -213,9 +234,10 @@ class Trial:
             return self.cases
         launches = _labelled(pending)
         takes = {case.name: case.take for case in pending}
-        for name, take in takes.items():
-            if self.is_counted(name):
-                self.takes.setdefault(name, take)
+        for case in pending:
+            if self.is_counted(case.name):
+                self.takes.setdefault(case.name, case.counted_take)
+                self.launches.setdefault(case.name, case.launch)
         # Units and calls stand among the cases, so that a drift of the machine affects all alike.
         for launch, label in launches.items():
             takes[label] = partial(measure, self.backend, launch)

@@ -27,7 +27,7 @@ from parallel_core.experiments.asynchronous_computation.barriers import (
     depths,
 )
 from parallel_core.experiments.runner import trial as trials
-from parallel_core.experiments.runner.counts import record_counts
+from parallel_core.experiments.runner.counting import record_counts
 from parallel_core.experiments.runner.formulas import interval_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Case
@@ -76,7 +76,7 @@ def test_increments_are_queued_behind_multiplications_if_there_is_a_queue(
     launch = partial(increments.launch_behind_multiplications, trial, x, matrix)
     take = partial(measure, backend, launch)
     declared = (increments.UNFINISHED, increments.MOST_UNFINISHED)
-    counts = record_counts(declared, {increments.BEHIND: take}, backend)
+    counts = record_counts(declared, {increments.BEHIND: take}, backend, {}).counts
     if backend.name == "numpy":
         assert counts == {}
         return
