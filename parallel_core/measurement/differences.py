@@ -48,6 +48,10 @@ than those of several (2.0 to 4.6 in four published experiments).
 """
 CLEARLY_NOISIER = 1.5
 """An experiment is judged by its own deviation if that is so many times the expected one."""
+COUNTS_OF_OTHERS = 0.75
+"""How much a degree of freedom of the experiment's other cells counts beside those of a pair: the
+pair is part of the experiment's deviation too.
+"""
 LEAST_SHARE_OF_USUAL = 0.1
 """A deviation below this share of the usual one is chance, and counts as this share."""
 FEWEST_PROCESSES = 2
@@ -168,7 +172,7 @@ def noise_of_experiment(
     own_deviation = math.sqrt(mean(variances) / 2) if variances else 0.0
     if own_deviation <= CLEARLY_NOISIER * expected_deviation:
         return Noise(expected_deviation, FREEDOM_IN_EXPERIMENT)
-    freedom_of_others = (cells - 2) * (fewest_rounds - 1)
+    freedom_of_others = COUNTS_OF_OTHERS * (cells - 2) * (fewest_rounds - 1)
     return Noise(own_deviation, min(FREEDOM_IN_EXPERIMENT, freedom_of_others))
 
 

@@ -113,8 +113,8 @@ def test_an_experiment_is_judged_by_its_own_cells_only_if_they_lie_clearly_farth
     assert noise_of_experiment(pairs, 4, 0.08) == Noise(0.08, FREEDOM_IN_EXPERIMENT)
     own = noise_of_experiment(pairs, 4, 0.05)
     assert own.deviation == pytest.approx(0.1)
-    # The other two cells add a degree of freedom each, and none where there are no others.
-    assert own.freedom == 2
+    # The other two cells add 0.75 degrees of freedom each, and none where there are no others.
+    assert own.freedom == 1.5
     assert noise_of_experiment(pairs[:1], 2, 0.05).freedom == 0
     assert noise_of_experiment([[2.0]], 2, 0.05) == Noise(0.05, FREEDOM_IN_EXPERIMENT)
 
