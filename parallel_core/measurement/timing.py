@@ -190,6 +190,7 @@ def interleave(
     warmups: int = 1,
     budget: float = math.inf,
     fewest: int = 0,
+    settle: Callable[[], object] = lambda: None,
 ) -> tuple[Case, ...]:
     """Take every case's timing in turn (A B C, C B A, …), so that a drift affects all alike.
 
@@ -197,7 +198,8 @@ def interleave(
     always met by the same other one. The first `warmups` rounds are not counted: their times are
     the cases' `warmup_seconds`. There are fewer rounds, but one at least, if another one would take
     more than the budget of seconds, judging by the last one. What a warm-up takes beyond a round,
-    and compiling wherever it happens, are not part of the budget.
+    and compiling wherever it happens, are not part of the budget. `settle` ends a round: it returns
+    when all is done that the cases launched, so that a round takes what it costs.
 
     If other processes took time of the cores, more rounds follow (see MOST_ROUNDS) until enough are
     undisturbed or the budget is spent, and those count in which they took least: which ones these
@@ -230,6 +232,7 @@ def interleave(
             for number, name in enumerate(backwards if done % 2 else forwards):
                 tell(name, min(1.0, (done + number / len(cases)) / (warmups + rounds)))
                 timings[name].append(cases[name]())
+            settle()
             seconds_of_round = working_clock() - began
             if done == warmups:
                 # What else is done once, in a warm-up: that counts as no more than a round.

@@ -88,6 +88,19 @@ def usable_cores() -> float:
     return min(cores, quota) if quota else cores
 
 
+def free_memory() -> int:
+    """Return the bytes that this process may still take; without Linux's /proc, of all memory."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        free = _kibibytes(Path("/proc/meminfo"), "MemAvailable") * 1024
+        # A container without a limit says `max`.
+        limit = int((CONTROL_GROUP / "memory.max").read_text())
+        taken = int((CONTROL_GROUP / "memory.current").read_text())
+        return max(0, min(free, limit - taken))
+    except (OSError, KeyError, ValueError):
+        return free
+
+
 def peak_memory_growth(fn: Callable[[], object]) -> int | None:
     """Run `fn`, and return the bytes by which its peak resident memory exceeds the memory before.
 

@@ -270,7 +270,12 @@ BOTH_WAYS_BESIDE = Count(
     title="Both ways beside computing",
     bands=(
         Band(LOWEST, "serial", "No, computing and both directions did not go on at the same time"),
-        Band(IN_PART, "partly", "In part, computing and both directions went on at the same time"),
+        Band(
+            IN_PART,
+            "partly",
+            "In part, computing and both directions went on at the same time, and the other "
+            "multiplications ran beside one direction or none",
+        ),
         Band(MOSTLY, "parallel", "Yes, computing and both directions went on at the same time"),
     ),
 )
@@ -282,7 +287,12 @@ A_WAY_BESIDE = Count(
     at_once=True,
     bands=(
         Band(LOWEST, "serial", "The copies waited for the computation"),
-        Band(IN_PART, "partly", "In part, copies ran beside the computation"),
+        Band(
+            IN_PART,
+            "partly",
+            "In part, copies ran beside the computation, and the other multiplications ran while "
+            "nothing was copied",
+        ),
         Band(MOSTLY, "alongside", "Copies ran beside the computation"),
     ),
 )

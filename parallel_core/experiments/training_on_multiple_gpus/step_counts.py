@@ -134,7 +134,12 @@ AT_ONCE = Count(
     title="Steps on both at once",
     bands=(
         Band(LOWEST, "serial", "No, the devices took turns"),
-        Band(IN_PART, "partly", "In some steps, the devices computed at the same time"),
+        Band(
+            IN_PART,
+            "partly",
+            "In some steps, the devices computed at the same time, and in the others they took "
+            "turns",
+        ),
         Band(MOSTLY, "parallel", "Yes, the devices computed at the same time"),
     ),
 )
@@ -144,7 +149,12 @@ EARLY = Count(
     tally=steps_with_early_exchange,
     bands=(
         Band(LOWEST, "after", "No, the exchange waited for the backward pass"),
-        Band(IN_PART, "partly", "In some steps, gradients were exchanged during the backward pass"),
+        Band(
+            IN_PART,
+            "partly",
+            "In some steps, gradients were exchanged during the backward pass, and in the others "
+            "after it",
+        ),
         Band(MOSTLY, "during", "Yes, gradients were exchanged during the backward pass"),
     ),
 )

@@ -167,6 +167,16 @@ def test_each_wait_and_each_conversion_is_counted_with_the_most_behind(
     assert to_a_number is None or to_a_number.count == 0
 
 
+def test_a_conversion_to_a_number_says_why_it_waited() -> None:
+    counts = {count.name: count for count in EXPERIMENTS["barriers"].counts}
+    to_a_number = counts["left_after_conversion_to_a_number"]
+    assert "a sum that is launched last" in to_a_number.band(0, 64).says
+    to_numpy = counts["left_after_conversion_to_NumPy"]
+    for left in (0, 32, 64):
+        assert to_numpy.band(left, 64) == counts["left_after_wait"].band(left, 64)
+        assert to_a_number.band(left, 64).code == to_numpy.band(left, 64).code
+
+
 Verbs = Callable[[Callable[[Backend], object]], dict[str, list[str]]]
 
 
