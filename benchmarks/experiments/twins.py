@@ -25,7 +25,6 @@ from typing import Any, TypeAlias
 import click
 
 from backends.host import core_numbers
-from benchmarks.experiments.demonstrations import DECIDED
 from benchmarks.experiments.under_load import MOST_SPINNING, spinning
 from benchmarks.harness.findings import read_json, results_folder, write_text
 from benchmarks.harness.targets import markdown_table
@@ -44,6 +43,7 @@ NAME = "experiments/twins"
 DEMONSTRATIONS = ("async", "parallel", "overlap", "data-parallel")
 TWINS = 4
 CHOSEN_ROUNDS = (2, 3, 5)
+DECIDED = ("faster", "slower")
 DEADLINE = 600.0
 """The seconds that a process may compute."""
 SECOND_ROUND = 2

@@ -47,6 +47,8 @@ BLOCK = re.compile(
     r"^<!-- table: (\S+(?: \S+)*?) from (\S+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL
 )
 OPENING = "<!-- table:"
+PICTURED = Path("benchmarks/results/epyc-avx512-2-cores/comparison.json")
+"""The comparison that the pages show as pictures."""
 LINK = re.compile(r"\]\((?!\w+:|#|/)([^)\s]+)\)")
 """The end of a link to a file, which is told from an address by what it begins with."""
 
@@ -91,10 +93,9 @@ def written() -> Iterator[tuple[Path, str]]:
                 path.with_suffix(".md"),
                 page(document) if "findings" in document else self_test.page(document),
             )
-        if path.name == "comparison.json":
-            yield from (
-                (path.with_name(name), drawn) for name, drawn in pictures(path.parent).items()
-            )
+        if path == PICTURED:
+            for name, picture in pictures(path.parent).items():
+                yield path.with_name(name), picture
 
 
 def pages() -> Iterator[Path]:
