@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.experiments.twins import beside_others, false_differences, table, twins_of
+from benchmarks.trust.twins import beside_others, false_differences, twins_of
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
@@ -38,18 +38,10 @@ def test_twins_are_the_same_and_what_takes_twice_as_long_differs_from_all(
 ) -> None:
     twins = twins_of(measured((1.0, 1.0, last)), 0)
     of_two, of_three = false_differences(twins, [twins])
-    assert of_two == {
-        "experiment": NAME,
-        "processes": 2,
-        "pairs": 9,
-        "different": 3 * pairs,
-    }
-    assert of_three == {
-        "experiment": NAME,
-        "processes": 3,
-        "pairs": 3,
-        "different": pairs,
-    }
+    assert of_two.name == "async, 2 processes: of 9 pairs called different"
+    assert of_two.interval.estimate == pytest.approx(100 * 3 * pairs / 9)
+    assert of_three.name == "async, 3 processes: of 3 pairs called different"
+    assert of_three.interval.estimate == pytest.approx(100 * pairs / 3)
 
 
 def test_a_round_with_an_invalid_result_is_left_out_of_all_twins() -> None:
@@ -60,13 +52,8 @@ def test_a_round_with_an_invalid_result_is_left_out_of_all_twins() -> None:
     assert [len(one.results) for one in twins] == [2, 2]
 
 
-def test_a_row_shows_what_was_not_measured_as_missing() -> None:
-    found = [{"experiment": "async", "processes": 2, "pairs": 6, "different": 1}]
-    assert table({"mxnet": found}).splitlines()[-1] == "| mxnet | async | 1 of 6 | – | – | – |"
-
-
 def test_what_takes_longer_beside_others_is_held_against_one_that_lives_alone() -> None:
     *twins, alone = twins_of(measured((1.2, 1.2, 1.2, 1.0)), 0)
-    ratio, low, high = beside_others(twins, alone)["beside"]
-    assert low < ratio < high
-    assert ratio == pytest.approx(1.2, rel=0.01)
+    ratio = beside_others(twins, alone).interval
+    assert ratio.low < ratio.estimate < ratio.high
+    assert ratio.estimate == pytest.approx(1.2, rel=0.01)

@@ -1,18 +1,18 @@
 """Planted faults: their backends are right but for the fault, and what is counted of them."""
 
-import subprocess
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from benchmarks.harness import planted_faults
-from benchmarks.harness.planted_faults import FAULTS, OVER, Planted, counts, judged, plugged_in
+from benchmarks.trust import planted_faults
+from benchmarks.trust.planted_faults import FAULTS, OVER, Planted, counts, judged, plugged_in
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.result import Result
+from tests.parallel_core.comparison.made_up import result
 from tests.parallel_core.comparison.test_account import PARTS, made_of
 
 
@@ -39,9 +39,9 @@ def test_a_backend_with_a_fault_computes_what_numpy_does(
 def test_processes_find_the_backends_by_name() -> None:
     options = {"backend": "twice", "engine": "sync", "size": 8, "rounds": 1}
     with plugged_in("numpy"):
-        result = measure_elsewhere("parallel", options)
-    assert result.backend["name"] == "twice"
-    assert result.problems == ()
+        measured = measure_elsewhere("parallel", options)
+    assert measured.backend["name"] == "twice"
+    assert measured.problems == ()
 
 
 PARALLEL = Cell("parallel", "torch", "async")
@@ -52,7 +52,7 @@ def judgement() -> dict[str, Any]:
     """What is said of a fault by which all operations of a second take 0.6 s more."""
     without_fault = made_of(PARALLEL, 1.0, PARTS)
     with_fault = made_of(PARALLEL, 1.6, PARTS | {"operations": 1.2})
-    return judged("twice", FAULTS["twice"], with_fault.results, {"parallel": without_fault})
+    return judged("twice", with_fault.results, {"parallel": without_fault})
 
 
 def test_the_part_that_grew_is_named(judgement: dict[str, Any]) -> None:
@@ -67,22 +67,27 @@ def test_trials_are_counted_in_which_the_planted_part_was_named(judgement: dict[
     for named in named_in_trials:
         of_trial = {**judgement, "named": named}
         trials.append(dict.fromkeys(FAULTS, of_trial))
-    rows = dict(zip(FAULTS, counts({"trials": trials}), strict=True))
-    planted_part_first, another_part = rows["twice"][2:4]
-    assert planted_part_first.startswith("2 of 4 (")
-    assert another_part.startswith("2 of 4 (")
-    assert rows["neighbour"][2].startswith("1 of 4")
+    rows = dict(zip(FAULTS, counts(trials), strict=True))
+    assert rows["twice"][2:4] == ["2 of 4", "2 of 4"]
+    assert rows["neighbour"][2] == "1 of 4"
 
 
-def test_a_neighbour_ends_also_if_what_it_disturbs_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measured(cells: Sequence[tuple[str, str]]) -> list[None]:
-        if len(cells) == 1:
-            raise RuntimeError
-        return [None] * len(cells)
+def test_a_neighbour_spins_only_beside_what_it_disturbs(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
 
-    neighbour = Mock()
+    @contextmanager
+    def spinning(processes: int) -> Iterator[None]:
+        events.append(f"{processes} begins")
+        yield
+        events.append("it ends")
+
+    def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
+        events.append(" ".join(backend for backend, _ in cells))
+        return [result(Cell(experiment, "any", "async"), {"a": 1.0}) for _, experiment in cells]
+
     monkeypatch.setattr(planted_faults, "measured", measured)
-    monkeypatch.setattr(subprocess, "Popen", lambda _: nullcontext(neighbour))
-    with pytest.raises(RuntimeError):
-        planted_faults.trial("numpy", 1, list(FAULTS))
-    neighbour.kill.assert_called()
+    monkeypatch.setattr(planted_faults, "spinning", spinning)
+    monkeypatch.setattr(planted_faults, "judged", lambda name, *_: name)
+    judged_faults = planted_faults.trial("numpy", 1, ["twice", "neighbour"])
+    assert judged_faults == {"twice": "twice", "neighbour": "neighbour"}
+    assert events == ["numpy", "twice", "1 begins", "numpy", "it ends"]

@@ -1,23 +1,23 @@
-"""How far apart the processes of each experiment usually are, in published comparisons.
-
-    python -m benchmarks.harness.deviations benchmarks/results/*/comparison.json
-
-Prints the usual deviation of each experiment and its degrees of freedom, for
-`Experiment.usual_deviation` and `differences.USUAL_FREEDOM`: the method of moments of Smyth 2004.
+"""The usual deviations between processes, and their degrees of freedom, are those of the published
+comparisons, fitted by the method of moments of Smyth 2004.
 """
 
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
+import pytest
 
 from parallel_core.comparison.storage import read_comparison
 from parallel_core.comparison.validity import main_case
-from parallel_core.measurement.differences import logarithm_bias
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.differences import USUAL_FREEDOM, logarithm_bias
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 
 def times_by_experiment(paths: Sequence[Path]) -> dict[str, list[tuple[float, ...]]]:
@@ -73,14 +73,30 @@ def inverse_trigamma(value: float) -> float:
     return low
 
 
-def main() -> None:
-    """Print what is fitted to the comparisons that are named."""
-    times = times_by_experiment([Path(name) for name in sys.argv[1:]])
-    every = [cell for cells in times.values() for cell in cells]
-    for name, cells in (*times.items(), ("all", every)):
-        deviation, freedom = fit(cells)
-        print(f"{name}: deviation {deviation:.3f}, freedom {freedom:.1f}, {len(cells)} cells")
+def test_what_was_planted_is_fitted() -> None:
+    planted_deviation, planted_freedom, processes = 0.05, 4, 6
+    generator = np.random.default_rng(0)
+    chi_squares = generator.chisquare(planted_freedom, 2000)
+    cells = []
+    for deviation in planted_deviation * np.sqrt(planted_freedom / chi_squares):
+        times = np.exp(generator.normal(0, deviation, processes))
+        cells.append(times.tolist())
+    deviation, freedom = fit(cells)
+    assert deviation == pytest.approx(planted_deviation, rel=0.05)
+    assert freedom == pytest.approx(planted_freedom, rel=0.2)
 
 
-if __name__ == "__main__":
-    main()
+@pytest.mark.parametrize("x", [0.1, 0.5, 1.0, 7.0, 300.0])
+def test_the_trigamma_function_is_inverted(x: float) -> None:
+    assert inverse_trigamma(trigamma(x)) == pytest.approx(x, rel=1e-6)
+
+
+def test_the_declared_deviations_are_those_of_the_published_comparisons() -> None:
+    times = times_by_experiment(sorted(RESULTS.glob("*/comparison.json")))
+    assert len(times) >= 4
+    for name, cells in times.items():
+        deviation, _ = fit(cells)
+        assert 0.5 < EXPERIMENTS[name].usual_deviation / deviation < 2, name
+    all_cells = list(chain.from_iterable(times.values()))
+    _, freedom = fit(all_cells)
+    assert 0.5 < USUAL_FREEDOM / freedom < 2

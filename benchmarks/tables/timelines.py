@@ -1,7 +1,7 @@
 """Draw the README's timelines of `overlap` from a comparison with traces.
 
 parallel-core compare --backends mxnet,mxnet-as-shipped,torch,jax --rounds 5 --out DIR
-python -m benchmarks.experiments.timelines DIR
+python -m benchmarks.tables.timelines DIR
 """
 
 from dataclasses import replace
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks.harness.findings import results_folder
+from benchmarks.harness.results import results_folder
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.storage import read_comparison, saved_timelines
 from parallel_core.report.charts import timelines_chart
