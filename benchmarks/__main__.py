@@ -26,7 +26,7 @@ from benchmarks.measurements import (
     speed,
     variants,
 )
-from benchmarks.trust import planted_faults, self_test, twins, under_load
+from benchmarks.trust import planted_faults, self_test, under_load
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.system.files import write_whole
 from parallel_core.system.formatting import listed
@@ -48,7 +48,6 @@ MEASUREMENTS = (
     planted_faults.MEASUREMENT,
     processes.MEASUREMENT,
     self_test.MEASUREMENT,
-    twins.MEASUREMENT,
     under_load.MEASUREMENT,
     variants.MEASUREMENT,
 )

@@ -115,7 +115,6 @@ SHOWN = {
     "images_per_second",
     "plain_images_per_second",
     "ours / plain",
-    "with an event / plain",
     "small_units_speedup",
     "plain_small_units_speedup",
 }

@@ -106,7 +106,7 @@ def values_of(
 
 def findings_of(backend: str, values: Values) -> Iterator[Finding]:
     """List the three by depth and devices, the dearest depth over the cheapest, what remains of
-    speed past two devices, and the line through the peaks of memory: what each further device adds.
+    speed past two devices, and what memory each further device adds.
     """
     for depth, seconds in values.costs.items():
         cost = scaled(median_interval(seconds), 1e6)
@@ -125,23 +125,16 @@ def findings_of(backend: str, values: Values) -> Iterator[Finding]:
     for count, peaks in values.peaks.items():
         peak = median_interval(peaks)
         yield Finding(f"{backend}: memory of training on {devices(count)}", peak, COPIES)
-    lines = [line(peaks) for peaks in zip(*values.peaks.values(), strict=True)]
-    slopes, starts, deviations = zip(*lines, strict=True)
-    for name, fitted in (
-        ("memory that each further device adds", slopes),
-        ("memory at no device, by that line", starts),
-        ("farthest from that line", deviations),
-    ):
-        yield Finding(f"{backend}: {name}", median_interval(fitted), COPIES)
+    peaks_by_process = zip(*values.peaks.values(), strict=True)
+    slopes = [slope_of(peaks) for peaks in peaks_by_process]
+    name = f"{backend}: memory that each further device adds"
+    yield Finding(name, median_interval(slopes), COPIES)
 
 
-def line(values: Sequence[float]) -> tuple[float, float, float]:
-    """Fit a line over the numbers of devices; return slope, value at none, and the largest
-    deviation from it.
-    """
-    slope, start = np.polyfit(DEVICES, values, 1)
-    deviations = np.abs(np.polyval((slope, start), DEVICES) - values)
-    return float(slope), float(start), float(np.max(deviations))
+def slope_of(values: Sequence[float]) -> float:
+    """Return the slope of a line that is fitted over the numbers of devices."""
+    slope, _ = np.polyfit(DEVICES, values, 1)
+    return float(slope)
 
 
 def draw_growth(values: Mapping[str, Values], stream: BinaryIO) -> None:

@@ -1,13 +1,11 @@
 """Allreduce between two processes of this machine, by gloo and by dist_sync, against one loopback
 TCP stream.
 
-Each process has a core and a device. algbw is bytes of one process's vector / time. The stream
-carries each vector once, one way, and is timed in turns with the sums, by the same processes.
-dist_sync has a server too, a third process.
+Each process has a core and a device. The stream carries each vector once, one way, and is timed in
+turns with the sums, by the same processes. dist_sync has a server too, a third process.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from operator import truediv
 
 from benchmarks.harness.measurement import Measurement, Method, Report, Request
@@ -19,9 +17,6 @@ from benchmarks.harness.side_by_side import (
     take_turns,
 )
 from benchmarks.harness.targets import Finding, by_round, scaled
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidths import (
-    algorithm_bandwidth,
-)
 from parallel_core.measurement.confidence_intervals import median_interval
 from parallel_core.system.formatting import write_size
 
@@ -49,19 +44,16 @@ def measure(request: Request) -> Iterator[Report]:
 
 
 def findings_of(transport: str, size: int, measured: Sequence[Measured]) -> list[Finding]:
-    """List how fast a transport sums vectors of a size and the stream carries them, and the share
-    of the stream's speed.
+    """List how long a transport takes to sum vectors of a size, and its share of the stream's
+    speed.
     """
     words = write_size(size)
     sums = medians_of(measured, f"native, {words}")
     stream = medians_of(measured, f"{STREAM}, {words}")
-    bandwidth = partial(algorithm_bandwidth, size)
     share = scaled(by_round(truediv, stream, sums), 100)
     name = f"{words}: {transport}"
     return [
         Finding(name, scaled(median_interval(sums), 1e6), "μs"),
-        Finding(f"{name}: algbw", by_round(bandwidth, sums), "GB/s"),
-        Finding(f"{name}: {STREAM}", by_round(bandwidth, stream), "GB/s"),
         Finding(f"{name}: share of the stream's speed", share, "%"),
     ]
 

@@ -99,9 +99,8 @@ def variants(backend: str, images: int) -> list[Variant]:
         )
 
     # Neighbours take their turns one after the other.
-    made = [
+    in_turn = [
         Variant(THREADS, plain(threads=2)),
-        Variant(CONTEXTS, plain(threads=1, devices=2)),
         Variant(TWO, ours(2, BATCH)),
         Variant(ONE, ours(1, BATCH), "one"),
         Variant(PLAIN, plain(threads=1), "one"),
@@ -109,8 +108,10 @@ def variants(backend: str, images: int) -> list[Variant]:
         Variant(ONE_SMALL, ours(1, SMALL), "one"),
         Variant(TWO_SMALL, ours(2, SMALL)),
     ]
-    # PyTorch has one CPU device.
-    return made if backend == "mxnet" else [one for one in made if one.name != CONTEXTS]
+    if backend == "mxnet":
+        # PyTorch has one CPU device, MXNet as many as are asked for.
+        in_turn.insert(1, Variant(CONTEXTS, plain(threads=1, devices=2)))
+    return in_turn
 
 
 def findings_of(

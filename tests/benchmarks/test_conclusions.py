@@ -127,11 +127,9 @@ def test_sums_between_processes_are_held_against_the_stream_of_the_same_process(
         return measured(**{"native, 1 MB": sums, "one TCP stream, 1 MB": (1e-3 * drift,)})
 
     drifting = [process(1.0), process(3.0), process(2.0)]
-    duration, speed, stream_speed, share = processes.findings_of("gloo", 10**6, drifting)
+    duration, share = processes.findings_of("gloo", 10**6, drifting)
     assert duration.interval.estimate == pytest.approx(4000)
     assert duration.unit == "μs"
-    assert speed.interval.estimate == pytest.approx(0.25)
-    assert stream_speed.interval.estimate == pytest.approx(0.5)
     # The machine drifts; the ratio does not.
     assert share.interval.low == pytest.approx(50)
     assert share.interval.high == pytest.approx(50)
