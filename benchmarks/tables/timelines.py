@@ -9,12 +9,11 @@ from pathlib import Path
 
 import click
 
-from benchmarks.harness.results import results_folder
+from benchmarks.harness.results import measured_on, results_folder, write_text
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.storage import read_comparison, saved_timelines
 from parallel_core.report.charts import timelines_chart
 from parallel_core.report.plots.svg import titled
-from parallel_core.system.files import write_whole
 
 TITLE = "Copies hide under matrix multiplications only if an engine has queues"
 DRAWN = ("mxnet", "torch")
@@ -24,30 +23,23 @@ WIDTH, LANES = 460.0, 320.0
 
 
 @click.command()
-@click.argument("comparison", type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=results_folder,
-    help="A folder.",
-)
-def main(comparison: Path, out: Path) -> None:
-    """Write timelines.svg."""
-    measured = read_comparison(comparison)
-    (overlap,) = (one for one in analyse(measured).experiments if one.experiment.name == "overlap")
-    drawn = tuple(cell for cell in overlap.cells if cell.cell.backend in DRAWN)
-    timeline_of = saved_timelines(comparison)
-    chart = timelines_chart(replace(overlap, cells=drawn), timeline_of)[0] if timeline_of else None
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=results_folder)
+def main(folder: Path, out: Path) -> None:
+    """Write OUT/timelines.svg, of the comparison in FOLDER."""
+    comparison = read_comparison(folder)
+    analysed = {part.experiment.name: part for part in analyse(comparison).experiments}
+    overlap = analysed["overlap"]
+    cells = tuple(cell for cell in overlap.cells if cell.cell.backend in DRAWN)
+    chart = None
+    if timeline_of := saved_timelines(folder):
+        chart, _ = timelines_chart(replace(overlap, cells=cells), timeline_of)
     if chart is None:
-        raise click.ClickException(f"{comparison} has no traces: compare without --no-traces")
-    machine = measured.machine
-    made = (
-        f"{machine['processor']}, {machine['cores']} cores, {machine['utc'][:10]}; one "
-        "repetition under the profiler"
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    picture = titled(replace(chart, lanes_width=LANES), TITLE, made, width=WIDTH)
-    write_whole(out / "timelines.svg", lambda stream: stream.write(picture))
+        raise click.ClickException(f"{folder} has no traces: compare without --no-traces")
+    machine = measured_on({"machine": {**comparison.machine, "utc": comparison.utc}})
+    source = f"{machine}; one repetition under the profiler"
+    picture = titled(replace(chart, lanes_width=LANES), TITLE, source, width=WIDTH)
+    write_text(out / "timelines.svg", picture.decode())
 
 
 if __name__ == "__main__":

@@ -3,35 +3,38 @@
     python -m benchmarks planted-faults --over torch
 
 A backend with one fault is compared with the same backend without it, in fresh processes in
-interleaved rounds, by the code of `parallel-core compare`. It wraps the real one: every
-multiplication made twice, time added to every launch, every copy made twice, or devices that take
-turns as if they had one queue. A neighbour that spins is no fault of the backend: nothing may be
-named then. The right part has to be named in at least 18 of 20 trials, another one in at most one,
-and its size has to be right within 20 %, in the median.
+interleaved rounds, by the code of `parallel-core compare`. A neighbour that spins is no fault of
+the backend: nothing may be named then. The right part has to be named in at least 18 of 20 trials,
+another one in at most one, and its size has to be right within 20 %, in the median.
 """
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Any, TypeAlias
-from unittest.mock import patch
 
 import click
 import numpy as np
 
 import backends
-from backends import Array, Backend, Device
+from backends.registry.files import named
 from benchmarks.harness.measurement import Measurement, Method, Report, Request
 from benchmarks.harness.runs import spinning
 from benchmarks.harness.targets import markdown_table
+from benchmarks.trust import planted_backends
+from benchmarks.trust.planted_backends import (
+    OVER,
+    CopiesTwice,
+    OneQueue,
+    Planted,
+    SlowerLaunches,
+    SlowLaunches,
+    Twice,
+)
 from parallel_core.comparison.account import PARTS, account_of, loudness_of, time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
@@ -40,14 +43,11 @@ from parallel_core.measurement.fresh_process import measured_in, measuring_comma
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import interleave
 from parallel_core.measurement.timing import measure as timed_on
-from parallel_core.system.machine import ROOT
 from parallel_core.system.subprocesses import lifeline
 
 TRIALS = 20
 HEADINGS = ("planted", "its part", "that part named first", "another one named", "size / planted")
 ENGINE = "async"
-OVER = "PARALLEL_CORE_PLANTED_OVER"
-"""The environment variable that names the backend in which faults are planted."""
 # Nothing hides the copies of a single result, and issuing one that is large is a small part of it.
 COPIES, SIZE = 250, 1600
 WITHOUT_FAULT: Mapping[str, Mapping[str, Any]] = {
@@ -60,8 +60,6 @@ DESTINATIONS = BEYOND_CACHES // (SIZE * SIZE * 4)
 """Of copies in turn, as many as the experiment takes."""
 LAUNCHES = 500
 """So many are timed, to find out how much later they are."""
-DELAYS = {"slow-launches": 300e-6, "slower-launches": 20e-6}
-"""The seconds that are added to each launch."""
 Plain: TypeAlias = Mapping[str, CellResults]
 """Results without a fault, by experiment."""
 Judgement: TypeAlias = dict[str, Any]
@@ -70,15 +68,15 @@ Judgement: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is planted, the experiment that shows it, and the part that has to be named: none for a
-    neighbour.
-    """
+    """What is planted, and the experiment that shows it; a neighbour has no more than these."""
 
-    what: str
+    title: str
     experiment: str
-    part: str | None
+    part: str | None = None
+    """The part of the time that has to be named."""
+    backend: type[Planted] | None = None
     expected: Callable[[Plain], float] | None = None
-    """The seconds that it adds, from the results without it; None for a neighbour."""
+    """The seconds that it adds, from the results without it."""
 
 
 def operations_of(plain: Plain) -> float:
@@ -86,17 +84,17 @@ def operations_of(plain: Plain) -> float:
     return median(account_of(plain["parallel"], EXPERIMENTS["parallel"].case)["operations"])
 
 
-def launched_later(plain: Plain, fault: str) -> float:
+def launched_later(plain: Plain, backend: type[Planted]) -> float:
     """Return how much longer all launches of the main case of `async` take, timed here: a wait is
     never exact.
     """
-    faulty = Planted(fault, 2, "cpu", ENGINE, None)
+    faulty = backend(2, "cpu", ENGINE, None)
     x = faulty.asarray(np.zeros((1, 1), np.float32), faulty.devices[0])
 
-    def issue(backend: Any) -> None:
+    def issue(side: Any) -> None:
         y = x
         for _ in range(LAUNCHES):
-            y = backend.launch(faulty.ops.add, y, 1)
+            y = side.launch(faulty.ops.add, y, 1)
 
     cases = {
         "real": partial(timed_on, faulty.real, partial(issue, faulty.real)),
@@ -140,135 +138,74 @@ def copied_twice(_: Plain) -> float:
     return twice.median - once.median
 
 
+def slow_launches(microseconds: int, backend: type[Planted]) -> Fault:
+    """Return the fault that every launch takes so much longer."""
+    expected = partial(launched_later, backend=backend)
+    return Fault(f"+ {microseconds} μs a launch", "async", "overhead", backend, expected)
+
+
 FAULTS: Mapping[str, Fault] = {
-    "twice": Fault("every multiplication twice", "parallel", "operations", operations_of),
-    "slow-launches": Fault(
-        "+ 300 μs a launch", "async", "overhead", partial(launched_later, fault="slow-launches")
-    ),
-    "slower-launches": Fault(
-        "+ 20 μs a launch", "async", "overhead", partial(launched_later, fault="slower-launches")
-    ),
-    "copies-twice": Fault("every copy twice", "overlap", "transfer", copied_twice),
-    "one-queue": Fault("one queue instead of two", "parallel", "rest", taking_turns),
-    "neighbour": Fault("a spinning neighbour", "parallel", None),
+    "twice": Fault("every multiplication twice", "parallel", "operations", Twice, operations_of),
+    "slow-launches": slow_launches(300, SlowLaunches),
+    "slower-launches": slow_launches(20, SlowerLaunches),
+    "copies-twice": Fault("every copy twice", "overlap", "transfer", CopiesTwice, copied_twice),
+    "one-queue": Fault("one queue instead of two", "parallel", "rest", OneQueue, taking_turns),
+    "neighbour": Fault("a spinning neighbour", "parallel"),
 }
 
 
-class Planted:
-    """A backend with a fault; what it does not change is the real one's."""
-
-    def __init__(self, fault: str, *arguments: Any) -> None:
-        self.name = fault
-        self.real: Backend = backends.load(os.environ[OVER], *arguments)
-        self.ops = TwiceMultiplied(self.real.ops) if fault == "twice" else self.real.ops
-        self._last_device: object = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
-
-    def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
-        """Launch as the real backend does, later, or when the other devices are idle."""
-        until = perf_counter() + DELAYS.get(self.name, 0)
-        while perf_counter() < until:
-            pass
-        if self.name == "one-queue":
-            device = device_of(args)
-            if device != self._last_device:
-                self.real.waitall()
-            self._last_device = device
-        return self.real.launch(fn, *args)
-
-    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        """Copy once or twice."""
-        copied = self.real.copy_to(x, device, out=out)
-        if self.name == "copies-twice":
-            copied = self.real.copy_to(x, device, out=copied)
-        return copied
-
-
-class TwiceMultiplied:
-    """Operations that multiply matrices twice and return the mean of the two."""
-
-    def __init__(self, ops: Any) -> None:
-        self._real = ops
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-    def matmul(self, a: Array, b: Array) -> Array:
-        """Multiply twice; the sum needs both, so that no compiler leaves one out."""
-        real = self._real
-        return real.multiply(real.add(real.matmul(a, b), real.matmul(a, b)), 0.5)
-
-
-def device_of(args: Sequence[Any]) -> object:
-    """Return the device of the first argument, as its framework calls it."""
-    x = args[0]
-    while isinstance(x, tuple):
-        x = x[0]
-    return getattr(x, "device", None) or x.context
-
-
-def entry_point_of(fault: str) -> str:
-    """Return the name in this module of what loads a backend with a fault."""
-    return fault.replace("-", "_")
-
-
-globals().update({entry_point_of(fault): partial(Planted, fault) for fault in FAULTS})
-
-
-@contextmanager
-def plugged_in(over: str) -> Iterator[None]:
-    """Within a `with` block, let processes that are started find the backends with faults by their
+def plant(over: str) -> None:
+    """Let this process, and those that it starts, find the backends with faults by their classes'
     names.
     """
-    lines = ["[parallel_core.backends]"]
-    lines += [f"{fault} = {__name__}:{entry_point_of(fault)}" for fault in FAULTS]
-    with TemporaryDirectory() as folder:
-        metadata = Path(folder) / "planted-1.0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
-        (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
-        path = os.pathsep.join(filter(None, (folder, str(ROOT), os.environ.get("PYTHONPATH"))))
-        with patch.dict(os.environ, {OVER: over, "PYTHONPATH": path}):
-            yield
+    os.environ[OVER] = over
+    for fault in FAULTS.values():
+        if fault.backend is not None:
+            named(f"{planted_backends.__file__}:{fault.backend.__name__}")
 
 
 def measure(request: Request, over: str, faults: Sequence[str]) -> Iterator[Report]:
     """Compare each fault with no fault, trial by trial, and count what is named."""
+    plant(over)
     trials: list[dict[str, Judgement]] = []
-    with plugged_in(over):
-        for number in range(1 if request.quick else TRIALS):
-            click.echo(f"{over}: trial {number + 1} of {TRIALS}", err=True)
-            trials.append(trial(over, request.rounds, faults or [*FAULTS]))
-            table = markdown_table(HEADINGS, counts(trials))
-            yield Report(notes=[table], data={"trials": trials})
+    for number in range(1 if request.quick else TRIALS):
+        click.echo(f"{over}: trial {number + 1} of {TRIALS}", err=True)
+        trials.append(trial(over, request.rounds, faults or [*FAULTS]))
+        table = markdown_table(HEADINGS, counts(trials))
+        yield Report(notes=[table], data={"trials": trials})
 
 
 def trial(over: str, rounds: int, faults: Sequence[str]) -> dict[str, Judgement]:
     """Compare each fault with no fault, and return what was named, the size of the part, and the
     expected one.
     """
-    experiments = list(dict.fromkeys(FAULTS[name].experiment for name in faults))
-    of_backend = [name for name in faults if FAULTS[name].part is not None]
-    of_neighbour = [name for name in faults if FAULTS[name].part is None]
-    results: dict[str, list[Result]] = {name: [] for name in (*experiments, *faults)}
+    without_fault: dict[str, tuple[str, str]] = {}
+    of_backend: dict[str, tuple[str, str]] = {}
+    of_neighbour: dict[str, tuple[str, str]] = {}
+    for name in faults:
+        fault = FAULTS[name]
+        without_fault[fault.experiment] = (over, fault.experiment)
+        if fault.backend is None:
+            of_neighbour[name] = (over, fault.experiment)
+        else:
+            of_backend[name] = (fault.backend.__name__, fault.experiment)
+    results: dict[str, list[Result]] = {name: [] for name in (*without_fault, *faults)}
 
-    def take(names: Sequence[str], cells: Sequence[tuple[str, str]]) -> None:
-        for name, result in zip(names, measured(cells), strict=True):
+    def take(cells: Mapping[str, tuple[str, str]]) -> None:
+        for name, result in zip(cells, measured([*cells.values()]), strict=True):
             results[name].append(result)
 
     for _ in range(rounds):
         # Those without a fault share a process, and those with one another, so that no pair of
         # cells shares one.
-        take(experiments, [(over, name) for name in experiments])
-        take(of_backend, [(name, FAULTS[name].experiment) for name in of_backend])
+        take(without_fault)
+        take(of_backend)
         if of_neighbour:
             with spinning(1):
-                take(of_neighbour, [(over, FAULTS[name].experiment) for name in of_neighbour])
-    plain = {
-        name: CellResults(Cell(name, "plain", ENGINE), tuple(results[name])) for name in experiments
-    }
+                take(of_neighbour)
+    plain = {}
+    for name in without_fault:
+        plain[name] = CellResults(Cell(name, "plain", ENGINE), tuple(results[name]))
     return {name: judged(name, results[name], plain) for name in faults}
 
 
@@ -329,7 +266,7 @@ def counts_of(fault: Fault, judgements: Sequence[Judgement]) -> list[str]:
     total = len(judgements)
     part = PARTS[fault.part] if fault.part else "none: disturbed"
     size = f"{median(sizes):.2f} ({min(sizes):.2f}–{max(sizes):.2f})" if sizes else "–"
-    return [fault.what, part, f"{right} of {total}", f"{wrong} of {total}", size]
+    return [fault.title, part, f"{right} of {total}", f"{wrong} of {total}", size]
 
 
 MEASUREMENT = Measurement(

@@ -7,27 +7,31 @@ from typing import Any
 import numpy as np
 import pytest
 
+from backends.registry.files import FILES
 from benchmarks.trust import planted_faults
-from benchmarks.trust.planted_faults import FAULTS, OVER, Planted, counts, judged, plugged_in
+from benchmarks.trust.planted_backends import OVER, OneQueue, Planted
+from benchmarks.trust.planted_faults import FAULTS, counts, judged, plant
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Result
 from tests.parallel_core.comparison.made_up import result
 from tests.parallel_core.comparison.test_account import PARTS, made_of
 
+BACKENDS = [fault.backend for fault in FAULTS.values() if fault.backend]
 
-@pytest.mark.parametrize("fault", FAULTS)
+
+@pytest.mark.parametrize("planted", BACKENDS)
 def test_a_backend_with_a_fault_computes_what_numpy_does(
-    fault: str, monkeypatch: pytest.MonkeyPatch
+    planted: type[Planted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(OVER, "numpy")
-    backend = Planted(fault, 2, "cpu", "sync", 1)
-    assert backend.name == fault
+    backend = planted(2, "cpu", "sync", 1)
+    assert backend.name == planted.__name__
     first_device = backend.devices[0]
     matrix = np.arange(4, dtype=np.float32).reshape(2, 2)
     for device in backend.devices:
         x = backend.asarray(matrix, device)
-        if fault == "one-queue":
+        if planted is OneQueue:
             product = backend.ops.matmul(x, x)
         else:
             product = backend.launch(backend.ops.matmul, x, x)
@@ -36,11 +40,14 @@ def test_a_backend_with_a_fault_computes_what_numpy_does(
         np.testing.assert_array_equal(backend.to_numpy(copy), matrix)
 
 
-def test_processes_find_the_backends_by_name() -> None:
-    options = {"backend": "twice", "engine": "sync", "size": 8, "rounds": 1}
-    with plugged_in("numpy"):
-        measured = measure_elsewhere("parallel", options)
-    assert measured.backend["name"] == "twice"
+def test_processes_find_the_backends_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    # They are set again by what is tested, and taken away at the end.
+    for variable in (OVER, FILES):
+        monkeypatch.setenv(variable, "")
+    plant("numpy")
+    options = {"backend": "Twice", "engine": "sync", "size": 8, "rounds": 1}
+    measured = measure_elsewhere("parallel", options)
+    assert measured.backend["name"] == "Twice"
     assert measured.problems == ()
 
 
@@ -90,4 +97,4 @@ def test_a_neighbour_spins_only_beside_what_it_disturbs(monkeypatch: pytest.Monk
     monkeypatch.setattr(planted_faults, "judged", lambda name, *_: name)
     judged_faults = planted_faults.trial("numpy", 1, ["twice", "neighbour"])
     assert judged_faults == {"twice": "twice", "neighbour": "neighbour"}
-    assert events == ["numpy", "twice", "1 begins", "numpy", "it ends"]
+    assert events == ["numpy", "Twice", "1 begins", "numpy", "it ends"]
