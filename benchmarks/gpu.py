@@ -264,8 +264,8 @@ def add_packages(wanted: Sequence[str], wheels: Path, site: Path) -> None:
     find = [*pip, "--dry-run", "--report=-", f"--find-links={wheels}", *wanted]
     asked = run(find, capture_output=True, text=True)
     if asked.returncode:
-        options = ["--only-binary=:all:", f"--dest={wheels.name}"]
-        options.append("--python-version={}.{}".format(*sys.version_info))
+        python = "--python-version={}.{}".format(*sys.version_info)
+        options = ["--only-binary=:all:", python, f"--dest={wheels.name}"]
         options += [f"--platform=manylinux{glibc}_x86_64" for glibc in GLIBCS]
         download = f"pip download {shlex.join([*options, *wanted])}"
         print(f"{asked.stderr}With a network, in {ROOT}: {download}", flush=True)
