@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from backends.registry import names, title
@@ -118,12 +119,12 @@ def how_fast(folder: Path) -> str:
                 by_framework = by_label.setdefault(label, {})
                 by_framework.setdefault(framework[1], []).append(finding)
     missed = {label: row for label, row in by_label.items() if not _is_met(row)}
-    frameworks = sorted({framework for row in missed.values() for framework in row})
+    frameworks = sorted(set().union(*missed.values()))
     rows = []
     for label, row in missed.items():
         targets = set()
-        for of_framework in row.values():
-            targets |= {f"{finding.target} {finding.unit}".strip() for finding in of_framework}
+        for finding in chain.from_iterable(row.values()):
+            targets.add(f"{finding.target} {finding.unit}".strip())
         cells = [_summary(row.get(framework, [])) for framework in frameworks]
         rows.append([label, ", ".join(sorted(targets)), *cells])
     table = markdown_table(["", "target", *map(title, frameworks)], rows)
@@ -140,7 +141,8 @@ def _label(file: str, name: str) -> str:
 
 
 def _is_met(row: Mapping[str, Sequence[Finding]]) -> bool:
-    return all(finding.verdict == "met" for of_one in row.values() for finding in of_one)
+    findings = chain.from_iterable(row.values())
+    return all(finding.verdict == "met" for finding in findings)
 
 
 def _summary(findings: Sequence[Finding]) -> str:

@@ -14,6 +14,7 @@ and its bare time, as are disturbances and drift. Intervals and verdicts come fr
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -98,10 +99,10 @@ def measure(request: Request) -> Iterator[Report]:
     """Compare synthetic cells, and count the intervals that miss."""
     cells = QUICK_CELLS if request.quick else CELLS
     cells_of_coverage = QUICK_CELLS_OF_COVERAGE if request.quick else CELLS_OF_COVERAGE
-    rates = [synthetic(noise, rounds, cells) for noise in NOISES for rounds in ROUNDS]
-    coverages = [
-        coverage(noise, processes, cells_of_coverage) for processes in PROCESSES for noise in NOISES
-    ]
+    rates = [synthetic(noise, rounds, cells) for noise, rounds in product(NOISES, ROUNDS)]
+    coverages = []
+    for count, noise in product(PROCESSES, NOISES):
+        coverages.append(coverage(noise, count, cells_of_coverage))
     findings = [*findings_of_rates(rates), *findings_of_coverage(coverages)]
     yield Report(findings, data={"rates": rates, "coverage": coverages})
 

@@ -182,8 +182,7 @@ def measure(backend: str, engine: str, increments: int, repetitions: int) -> dic
     else:
         sides["plain"] = plain_torch(matrix, increments)
         if engine == "async":
-            cores = [set(cores) for cores in loaded.cores]
-            sides["executors"] = torch_in_executors(matrix, increments, cores)
+            sides["executors"] = torch_in_executors(matrix, increments, loaded.cores)
     seconds = {}
     for work in WORKS:
         timings = {f"{work}, {name}": side.timings[work] for name, side in sides.items()}

@@ -35,7 +35,7 @@ def measure(peer: str, sizes: list[int]) -> dict[str, Any]:
 
     The cases of `mxnet` and `torch` are named `book, SIZE`. PyTorch's transfers between CPU devices
     are none, so its loop is timed with real ones too: `book, copying, SIZE`. `kvstore` gives
-    `kvstore local, SIZE` and `kvstore device, SIZE`.
+    `kvstore device, SIZE`.
     """
     set_environment(threads=1)
     peers = PEERS[peer]()
@@ -72,28 +72,25 @@ def mxnet_loop() -> dict[str, Peer]:
     return {"book": Peer(load, call)}
 
 
-def key_value_stores() -> dict[str, Peer]:
-    """Make MXNet's own collective, pushpull of its key-value stores `local` and `device`, on cpu(1)
-    and cpu(2).
+def key_value_store() -> dict[str, Peer]:
+    """Make MXNet's own collective, pushpull of its key-value store `device`, on cpu(1) and
+    cpu(2).
     """
     load_cuda_libraries()
     import mxnet as mx
 
-    def peer(kind: str) -> Peer:
-        store = mx.kv.create(kind)
+    store = mx.kv.create("device")
 
-        def load(size: int) -> list[Any]:
-            data = [mx.nd.array(drawn(size, i), ctx=mx.cpu(i + 1)) for i in range(2)]
-            store.init(str(data[0].size), mx.nd.zeros_like(data[0]))
-            return data
+    def load(size: int) -> list[Any]:
+        data = [mx.nd.array(drawn(size, i), ctx=mx.cpu(i + 1)) for i in range(2)]
+        store.init(str(data[0].size), mx.nd.zeros_like(data[0]))
+        return data
 
-        def call(data: list[Any]) -> None:
-            store.pushpull(str(data[0].size), data, out=data)
-            mx.nd.waitall()
+    def call(data: list[Any]) -> None:
+        store.pushpull(str(data[0].size), data, out=data)
+        mx.nd.waitall()
 
-        return Peer(load, call)
-
-    return {"kvstore local": peer("local"), "kvstore device": peer("device")}
+    return {"kvstore device": Peer(load, call)}
 
 
 def torch_loops() -> dict[str, Peer]:
@@ -114,7 +111,7 @@ def torch_loops() -> dict[str, Peer]:
 PEERS: dict[str, Callable[[], dict[str, Peer]]] = {
     "mxnet": mxnet_loop,
     "torch": torch_loops,
-    "kvstore": key_value_stores,
+    "kvstore": key_value_store,
 }
 """What makes the peers that are timed in one process."""
 
