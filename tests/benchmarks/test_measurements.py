@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import benchmarks
 import benchmarks.__main__ as runner
+from benchmarks import measurements, trust
 from benchmarks.__main__ import MEASUREMENTS, command_of, summary, with_targets
 from benchmarks.harness.measurement import Measurement, Method, Report, Request
 from benchmarks.harness.side_by_side import Measured
@@ -192,6 +193,16 @@ def test_a_measurement_is_a_module_of_its_name_and_takes_what_it_declares(
     assert {"out", "quick"} <= declared
     _request, *arguments = inspect.signature(measurement.measure).parameters
     assert set(arguments) == declared - {"out", "quick", "rounds"}
+
+
+def test_every_measurement_can_be_run_by_its_name() -> None:
+    declared = set()
+    for package in (measurements, trust):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            measurement = getattr(importlib.import_module(module.name), "MEASUREMENT", None)
+            if measurement is not None:
+                declared.add(measurement.name)
+    assert declared == {measurement.name for measurement in MEASUREMENTS}
 
 
 def test_every_module_can_be_imported() -> None:
