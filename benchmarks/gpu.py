@@ -30,13 +30,31 @@ from parallel_core.system.subprocesses import Outcome, supervise
 
 ROOT = Path(__file__).resolve().parents[1]
 DONE, FAILED, HUNG, NOT_RUN = "done", "failed", "hung", "not run"
-AMOUNTS = {
-    "gpu": "one=gpu:0 two=gpu:0/0,gpu:0/1 mixed=cpu:1,gpu:0 overlap=gpu:0 programs=300 budget=15 "
-    "rounds=12 batch=256 steps=40",
-    "cpu": "one=cpu:1 two=cpu:1,cpu:2 mixed=cpu:2,cpu:1 overlap=cpu:1,cpu:2 programs=3 budget=1 "
-    "rounds=3 batch=32 steps=2",
+ON_GPU = {
+    "kind": "gpu",
+    "one": "gpu:0",
+    "two": "gpu:0/0,gpu:0/1",
+    "mixed": "cpu:1,gpu:0",
+    "overlap": "gpu:0",
+    "programs": "300",
+    "budget": "15",
+    "rounds": "12",
+    "batch": "256",
+    "steps": "40",
 }
-"""By the kind of device: devices, and how much work there is for them."""
+ON_CPUS = {
+    "kind": "cpu",
+    "one": "cpu:1",
+    "two": "cpu:1,cpu:2",
+    "mixed": "cpu:2,cpu:1",
+    "overlap": "cpu:1,cpu:2",
+    "programs": "3",
+    "budget": "1",
+    "rounds": "3",
+    "batch": "32",
+    "steps": "2",
+}
+"""Devices, and how much work there is for them."""
 HOLD = (
     "-m parallel_core conformance --backend %s --programs $programs --minutes 1 --findings 5 "
     "--devices "
@@ -307,13 +325,10 @@ def main() -> int:
     device = kept(DEVICE, out)
     no_gpu = "--rehearse" if options.rehearse else device["reason"]
     if no_gpu:
-        kind, title, out = "cpu", "A rehearsal: no figure means anything", out / "rehearsal"
+        amounts, title = ON_CPUS, "A rehearsal: no figure means anything"
+        out = out / "rehearsal"
     else:
-        kind, title = "gpu", device["output"][-1]
-    amounts = {"kind": kind}
-    for amount in AMOUNTS[kind].split():
-        name, _, value = amount.partition("=")
-        amounts[name] = value
+        amounts, title = ON_GPU, device["output"][-1]
     try:
         return 0 if take_missing(STEPS, out, amounts, end, no_gpu) else 1
     finally:
