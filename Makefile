@@ -80,11 +80,11 @@ test-jax: $(JAX)/ready
 # The backends' tests, random programs and experiments in each environment that is there, for the table of versions that
 # work together: 3 minutes for each on an idle machine, up to half an hour on a busy one.
 test-matrix: $(TOOLS)
-	$(BIN)/python -m benchmarks.harness.environments
+	$(BIN)/python -m benchmarks environments
 
-# Five benchmarks (benchmarks/run_all.py), one after the other, and which targets they met: about an hour on two cores.
+# Five benchmarks, one after the other, and which targets they met: about an hour on two cores.
 bench: $(TOOLS)
-	$(BIN)/python -m benchmarks.run_all
+	$(BIN)/python -m benchmarks bench
 
 # All that ten minutes with one GPU can show, in runs/gpu; a second call adds what is missing. PYTHON names a Python with
 # PyTorch: .venv is not needed. OPTIONS=--rehearse tries it on CPUs.

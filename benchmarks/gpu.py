@@ -30,13 +30,31 @@ from parallel_core.system.subprocesses import Outcome, supervise
 
 ROOT = Path(__file__).resolve().parents[1]
 DONE, FAILED, HUNG, NOT_RUN = "done", "failed", "hung", "not run"
-AMOUNTS = {
-    "gpu": "one=gpu:0 two=gpu:0/0,gpu:0/1 mixed=cpu:1,gpu:0 overlap=gpu:0 programs=300 budget=15 "
-    "rounds=12 batch=256 steps=40",
-    "cpu": "one=cpu:1 two=cpu:1,cpu:2 mixed=cpu:2,cpu:1 overlap=cpu:1,cpu:2 programs=3 budget=1 "
-    "rounds=3 batch=32 steps=2",
+ON_GPU = {
+    "kind": "gpu",
+    "one": "gpu:0",
+    "two": "gpu:0/0,gpu:0/1",
+    "mixed": "cpu:1,gpu:0",
+    "overlap": "gpu:0",
+    "programs": "300",
+    "budget": "15",
+    "rounds": "12",
+    "batch": "256",
+    "steps": "40",
 }
-"""By the kind of device: devices, and how much work there is for them."""
+ON_CPUS = {
+    "kind": "cpu",
+    "one": "cpu:1",
+    "two": "cpu:1,cpu:2",
+    "mixed": "cpu:2,cpu:1",
+    "overlap": "cpu:1,cpu:2",
+    "programs": "3",
+    "budget": "1",
+    "rounds": "3",
+    "batch": "32",
+    "steps": "2",
+}
+"""Devices, and how much work there is for them."""
 HOLD = (
     "-m parallel_core conformance --backend %s --programs $programs --minutes 1 --findings 5 "
     "--devices "
@@ -52,6 +70,8 @@ COMPARE = (
     "-m parallel_core compare --quick --backends torch,jax --device-kind gpu --devices 1 "
     "--minutes 2 --json -"
 )
+GLIBCS = ("_2_28", "_2_27", "_2_24", "2014")
+"""Of the wheels that run where PyTorch does."""
 PROGRAMS, TESTS = " programs, ", " in "
 COUNTED = {PROGRAMS: ("programs", "found"), TESTS: ("passed", "failed", "error")}
 """What a step prints that prints no JSON, and what its last line counts."""
@@ -113,7 +133,6 @@ SHOWN = {
     "images_per_second",
     "plain_images_per_second",
     "ours / plain",
-    "with an event / plain",
     "small_units_speedup",
     "plain_small_units_speedup",
 }
@@ -141,42 +160,41 @@ def keep(step: Step, out: Path, state: str, reason: str, **rest: Any) -> None:
 
 def take(step: Step, out: Path, amounts: Mapping[str, str], limit: float) -> None:
     """Run a step in a process group, all of which ends with it, and keep what came of it."""
-    command = [
-        sys.executable,
-        *shlex.split(Template(step.command).substitute(amounts, out=shlex.quote(str(out)))),
-    ]
-    start, answer = monotonic(), None
+    arguments = Template(step.command).substitute(amounts, out=shlex.quote(str(out)))
+    command = [sys.executable, *shlex.split(arguments)]
+    start = monotonic()
     try:
+        running = supervise(command, limit, set(core_numbers()))
         # A process that waits for its driver survives being killed.
-        done = asyncio.run(
-            asyncio.wait_for(supervise(command, limit, set(core_numbers())), limit + 10)
-        )
+        done = asyncio.run(asyncio.wait_for(running, limit + 10))
     except TimeoutError:
         done = Outcome(-signal.SIGKILL, "", "", True)
+    answer = None
     with suppress(ValueError):
         answer = json.loads(done.output)
-    # 1 is of findings and failed tests, too, and 3 of a disturbed machine.
-    complete = done.status in (0, 1, 3) and (step.proof in done.output if step.proof else answer)
-    state = HUNG if done.timed_out else DONE if complete else FAILED
-    facts = {
-        "command": shlex.join(command),
-        "status": done.status,
-        "seconds": monotonic() - start,
-        "limit": limit,
-    }
-    texts = {
-        "errors": done.errors.splitlines(),
-        "output": [] if answer else done.output.splitlines(),
-    }
+    state = state_of(step, done, answer)
     keep(
         step,
         out,
         state,
         "" if state == DONE else done.reason(limit),
-        **facts,
-        **texts,
+        command=shlex.join(command),
+        status=done.status,
+        seconds=monotonic() - start,
+        limit=limit,
+        errors=done.errors.splitlines(),
+        output=[] if answer else done.output.splitlines(),
         answer=answer,
     )
+
+
+def state_of(step: Step, done: Outcome, answer: object) -> str:
+    """Return what became of a step's process, which may have printed an answer as JSON."""
+    if done.timed_out:
+        return HUNG
+    has_whole_output = step.proof in done.output if step.proof else bool(answer)
+    # 1 is of findings and failed tests, too, and 3 of a disturbed machine.
+    return DONE if done.status in (0, 1, 3) and has_whole_output else FAILED
 
 
 def take_missing(
@@ -197,38 +215,60 @@ def take_missing(
 
 def judge(steps: Sequence[Step], out: Path, title: str) -> None:
     """Hold the figures against their targets, show them, and write them to gpu.json and gpu.md."""
-    # It needs packages that `add_packages` may have brought.
-    from benchmarks.harness.findings import Finding, Report, write
+    # They need packages that `add_packages` may have brought.
+    from benchmarks.harness.measurement import Method, Report, Request
+    from benchmarks.harness.results import document_of, page, write
+    from benchmarks.harness.targets import Finding, tally
 
     findings, notes = [], []
     for step in steps:
-        what, figures = kept(step, out), {}
-        if what.get("state") != DONE:
-            notes.append(f"{step.name}: {what.get('state', NOT_RUN)} {what.get('reason', '')}\n")
-        elif step.proof:
-            last = what["output"][-1]
-            figures = {
-                word: [sum(map(int, re.findall(rf"(\d+) {word}", last)))] * 3
-                for word in COUNTED[step.proof]
-            }
-        elif "metrics" in what["answer"]:
-            metrics, intervals = what["answer"]["metrics"], what["answer"]["metric_intervals"]
-            figures = {
-                name: [metrics[name], *intervals.get(name, (None, None))] for name in metrics
-            }
-            notes += [f"{step.name}: {problem}\n" for problem in what["answer"]["problems"]]
-        for name in sorted({*SHOWN, *AT_MOST, *AT_LEAST} & figures.keys()):
-            found = dict(zip(("estimate", "low", "high"), figures[name], strict=True))
+        result = kept(step, out)
+        if result.get("state") != DONE:
+            state, reason = result.get("state", NOT_RUN), result.get("reason", "")
+            notes.append(f"{step.name}: {state} {reason}\n")
+            continue
+        figures = figures_of(step, result)
+        for name in sorted(figures.keys() & {*SHOWN, *AT_MOST, *AT_LEAST}):
+            estimate, low, high = figures[name]
             full_name = f"{step.name}: {name}"
-            bound = {
-                kind: bounds.get(full_name, bounds.get(name))
-                for kind, bounds in (("at most", AT_MOST), ("at least", AT_LEAST))
-                if {full_name, name} & bounds.keys()
-            }
-            findings.append(
-                Finding.from_json({**found, "name": full_name, "unit": "", "target": bound})
-            )
-    write(Report(title, findings, {}, notes), out / "gpu", 1, quick=False)
+            finding = {"estimate": estimate, "low": low, "high": high, "unit": ""}
+            finding |= {"name": full_name, "target": target_of(full_name, name)}
+            findings.append(Finding.from_json(finding))
+        if "metrics" in (result["answer"] or ()):
+            problems = result["answer"]["problems"]
+            notes += [f"{step.name}: {problem}\n" for problem in problems]
+    method = Method(2, "2026-11-28", "the caller issues to CUDA streams, without threads of ours")
+    report = Report(findings, notes=notes)
+    document = document_of("gpu", title, method, report, Request(rounds=1))
+    write(document, out / "gpu.json")
+    print(page(document), tally(findings), sep="\n")
+
+
+def figures_of(step: Step, result: Mapping[str, Any]) -> dict[str, Sequence[float | None]]:
+    """Return the figures of a complete result, each with the bounds of its interval."""
+    if step.proof:
+        counted = {}
+        for word in COUNTED[step.proof]:
+            total = sum(map(int, re.findall(rf"(\d+) {word}", result["output"][-1])))
+            counted[word] = (total, total, total)
+        return counted
+    if "metrics" not in result["answer"]:
+        return {}
+    intervals = result["answer"]["metric_intervals"]
+    figures = {}
+    for name, value in result["answer"]["metrics"].items():
+        low, high = intervals.get(name, (None, None))
+        figures[name] = (value, low, high)
+    return figures
+
+
+def target_of(full_name: str, name: str) -> dict[str, float]:
+    """Return the bound of a figure by its kind, in one step or in all; empty without one."""
+    for kind, bounds in (("at most", AT_MOST), ("at least", AT_LEAST)):
+        bound = bounds.get(full_name, bounds.get(name))
+        if bound is not None:
+            return {kind: bound}
+    return {}
 
 
 def add_packages(wanted: Sequence[str], wheels: Path, site: Path) -> None:
@@ -237,36 +277,26 @@ def add_packages(wanted: Sequence[str], wheels: Path, site: Path) -> None:
     """
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, site)))
     sys.path.insert(1, str(site))
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "--quiet",
-        "install",
-        "--no-index",
-    ]
-    asked = run(
-        [*pip, "--dry-run", "--report=-", f"--find-links={wheels}", *wanted],
-        capture_output=True,
-        text=True,
-    )
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    pip += ["install", "--no-index"]
+    find = [*pip, "--dry-run", "--report=-", f"--find-links={wheels}", *wanted]
+    asked = run(find, capture_output=True, text=True)
     if asked.returncode:
-        options = [
-            "--only-binary=:all:",
-            "--python-version={}.{}".format(*sys.version_info),
-            f"--dest={wheels.name}",
-        ]
-        options += [
-            f"--platform=manylinux{glibc}_x86_64" for glibc in ("_2_28", "_2_27", "_2_24", "2014")
-        ]
-        print(
-            f"{asked.stderr}With a network, in {ROOT}: pip download "
-            f"{shlex.join([*options, *wanted])}",
-            flush=True,
-        )
-    elif missing := [one["download_info"]["url"] for one in json.loads(asked.stdout)["install"]]:
+        python = "--python-version={}.{}".format(*sys.version_info)
+        options = ["--only-binary=:all:", python, f"--dest={wheels.name}"]
+        options += [f"--platform=manylinux{glibc}_x86_64" for glibc in GLIBCS]
+        download = f"pip download {shlex.join([*options, *wanted])}"
+        print(f"{asked.stderr}With a network, in {ROOT}: {download}", flush=True)
+        return
+    missing = [package["download_info"]["url"] for package in json.loads(asked.stdout)["install"]]
+    if missing:
         run([*pip, "--no-deps", "--upgrade", f"--target={site}", *missing])
+
+
+def required_packages() -> list[str]:
+    """Return the packages that setup.cfg requires, and what tests need."""
+    _, _, behind = (ROOT / "setup.cfg").read_text().partition("install_requires =")
+    return [*behind.partition("\n\n")[0].split(), "pytest"]
 
 
 def main() -> int:
@@ -279,8 +309,8 @@ def main() -> int:
     parser.add_argument(
         "--rehearse", action="store_true", help="on CPU devices, as where there is no GPU"
     )
-    given = parser.parse_args()
-    end, out = monotonic() + 60 * given.minutes, given.out.resolve()
+    options = parser.parse_args()
+    end, out = monotonic() + 60 * options.minutes, options.out.resolve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     os.chdir(ROOT)
     os.environ |= {"PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
@@ -290,24 +320,15 @@ def main() -> int:
     except OSError as error:
         print(f"cannot make the folder {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
-    required = (
-        (ROOT / "setup.cfg")
-        .read_text()
-        .partition("install_requires =")[2]
-        .partition("\n\n")[0]
-        .split()
-    )
-    add_packages([*required, "pytest"], ROOT / "wheels", ROOT / "runs" / "site")
+    add_packages(required_packages(), ROOT / "wheels", ROOT / "runs" / "site")
     take(DEVICE, out, {}, DEVICE.seconds)
     device = kept(DEVICE, out)
-    no_gpu = "--rehearse" if given.rehearse else device["reason"]
-    kind, title = (
-        ("cpu", "A rehearsal: no figure means anything")
-        if no_gpu
-        else ("gpu", device["output"][-1])
-    )
-    out = out / "rehearsal" if no_gpu else out
-    amounts = {"kind": kind} | dict(pair.split("=") for pair in AMOUNTS[kind].split())
+    no_gpu = "--rehearse" if options.rehearse else device["reason"]
+    if no_gpu:
+        amounts, title = ON_CPUS, "A rehearsal: no figure means anything"
+        out = out / "rehearsal"
+    else:
+        amounts, title = ON_GPU, device["output"][-1]
     try:
         return 0 if take_missing(STEPS, out, amounts, end, no_gpu) else 1
     finally:

@@ -7,7 +7,7 @@ speeds, for a third of it is lost while a neighbour works on the other half of t
 seconds or minutes, and no counter of the guest says so. Processes that run one after the other are
 timed in different states, and devices that meet in each step work at the speed of the slower core.
 So turns are short and many, and the fastest ones of a round, in which nobody disturbed either side,
-are compared; the median turns tell what the neighbours left.
+are compared.
 
 If both sides were timed in one process, or in neighbouring processes of a round on the same core,
 the ratio is taken there and the interval is over these ratios: the machine's drift and the
@@ -40,6 +40,8 @@ DEADLINE = 180.0
 """Seconds that a process may take, or a turn of it."""
 DONE = "done"
 """What a worker says when it is prepared, and after each turn."""
+ANSWERED = (0, 1, 3)
+"""The statuses of processes that answered: 1 is of a wrong result, 3 of impossible times."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Variant:
     ones.
 
     On `each` the command is run twice, on either core; both work at once and have their turns at
-    once, the slower one gives the time, and processors' times add up.
+    once, and the slower one gives the time.
     """
 
     name: str
@@ -104,52 +106,61 @@ def take_turns(
     What fails or gives a wrong result is run again, for the machine may have been disturbed; raises
     click.ClickException if that happens ATTEMPTS times in a row, and if there is a single core.
     """
-    cores = core_numbers()[:2]
-    if len(cores) < 2:
+    if len(core_numbers()) < 2:
         raise click.ClickException("these benchmarks compare one core with two: two are needed")
     measured: dict[str, list[Measured]] = {variant.name: [] for variant in variants}
+    living_together = [variants] if turns else [[variant] for variant in variants]
     for number in range(rounds):
-        for together in [variants] if turns else [[variant] for variant in variants]:
-            for attempt in range(ATTEMPTS):
-                try:
-                    found = _run(together, number, cores, turns, f"round {number + 1} of {rounds}")
-                    break
-                except click.ClickException as error:
-                    if attempt == ATTEMPTS - 1:
-                        raise
-                    click.echo(f"{error.message}: another attempt", err=True)
-            for name, one in found.items():
-                measured[name].append(one)
+        title = f"round {number + 1} of {rounds}"
+        for group in living_together:
+            for name, process in _run_again_if_disturbed(group, number, turns, title).items():
+                measured[name].append(process)
     return measured
 
 
-def _run(
-    variants: Sequence[Variant], number: int, cores: Sequence[int], turns: int, title: str
+def _run_again_if_disturbed(
+    variants: Sequence[Variant], number: int, turns: int, title: str
 ) -> dict[str, Measured]:
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return _run(variants, number, turns, title)
+        except click.ClickException as error:
+            click.echo(f"{error.message}: another attempt", err=True)
+    return _run(variants, number, turns, title)
+
+
+def _run(variants: Sequence[Variant], number: int, turns: int, title: str) -> dict[str, Measured]:
+    """Run processes that live together, in the round of this number, counted from 0."""
+    teams: dict[str, list[_Worker]] = {}
     with ExitStack() as stack:
-        teams: dict[str, list[_Worker]] = {}
         for variant in variants:
             click.echo(f"{title}: {variant.name}", err=True)
-            chosen = {
-                "one": [{cores[number % 2]}],
-                "both": [set(cores)],
-                "each": [{core} for core in cores],
-            }
             teams[variant.name] = [
-                stack.enter_context(_started(variant, some)) for some in chosen[variant.cores]
+                stack.enter_context(_started(variant, cores))
+                for cores in _cores_of(variant, number)
             ]
-            for worker in teams[variant.name] if turns else ():
-                worker.until_done()
+            if turns:
+                _wait_for(teams[variant.name])
         for turn in range(turns):
             click.echo(f"{title}: turn {turn + 1} of {turns}", err=True)
             for team in teams.values():
                 for worker in team:
                     worker.take_turn()
-                for worker in team:
-                    worker.until_done()
-        return {
-            name: _together([worker.answer() for worker in team]) for name, team in teams.items()
-        }
+                _wait_for(team)
+        measured = {}
+        for name, team in teams.items():
+            measured[name] = _slowest_of([worker.answer() for worker in team])
+        return measured
+
+
+def _cores_of(variant: Variant, number: int) -> list[set[int]]:
+    """Return the cores of each process of a variant, in the round of this number."""
+    cores = core_numbers()[:2]
+    if variant.cores == "one":
+        return [{cores[number % 2]}]
+    if variant.cores == "each":
+        return [{core} for core in cores]
+    return [set(cores)]
 
 
 @dataclass
@@ -177,8 +188,13 @@ class _Worker:
     def answer(self) -> Measured:
         """Give it no more turns, and return its answer."""
         self.process.stdin.close()
-        output = self._in_time(lambda: (self.process.stdout.read(), self.process.wait())[0])
+        output = self._in_time(self._rest_of_output)
         return read_answer(self._outcome(output.decode()), self.name)
+
+    def _rest_of_output(self) -> bytes:
+        output: bytes = self.process.stdout.read()
+        self.process.wait()
+        return output
 
     def _in_time(self, read: Callable[[], bytes]) -> bytes:
         timer = Timer(DEADLINE, kill_group, [self.process.pid])
@@ -193,6 +209,11 @@ class _Worker:
         status = self.process.wait()
         self.errors.seek(0)
         return Outcome(status, output, self.errors.read().decode(errors="replace"), self.timed_out)
+
+
+def _wait_for(team: Sequence[_Worker]) -> None:
+    for worker in team:
+        worker.until_done()
 
 
 @contextmanager
@@ -214,75 +235,61 @@ def _started(variant: Variant, cores: set[int]) -> Iterator[_Worker]:
                 kill_group(process.pid)
 
 
-def _together(team: Sequence[Measured]) -> Measured:
-    """Return what processes that had their turns at once gave: the slowest one's times, and all
-    processors' times.
-    """
-    return replace(
-        team[0],
-        seconds={
-            case: tuple(
-                map(
-                    sum if case == "processor" else max,
-                    zip(*(one.seconds[case] for one in team), strict=True),
-                )
-            )
-            for case in team[0].seconds
-        },
-    )
+def _slowest_of(team: Sequence[Measured]) -> Measured:
+    """Return what processes that had their turns at once gave: each time is the slowest one's."""
+    seconds = {}
+    for case in team[0].seconds:
+        times = [process.seconds[case] for process in team]
+        seconds[case] = tuple(map(max, zip(*times, strict=True)))
+    return replace(team[0], seconds=seconds)
 
 
 def read_answer(outcome: Outcome, name: str) -> Measured:
     """Read what a worker or parallel-core printed; click.ClickException for a failure or a wrong
     result.
     """
-    try:
-        # A wrong result comes with status 1, impossible times with 3.
-        answer = (
-            None
-            if outcome.timed_out or outcome.status not in (0, 1, 3)
-            else json.loads(outcome.output)
-        )
-    except ValueError:
-        answer = None
+    answer = None
+    if not outcome.timed_out and outcome.status in ANSWERED:
+        with suppress(ValueError):
+            answer = json.loads(outcome.output)
     if answer is None:
         raise click.ClickException(f"{name}: {outcome.reason(DEADLINE)}")
     if answer["problems"]:
         raise click.ClickException(f"{name}: wrong result: {answer['problems'][0]}")
-    backend = answer.get("backend")
-    sources = versions_and_kernels([backend]) if backend else answer
-    return Measured(
-        {case["name"]: tuple(case["seconds"]) for case in answer["cases"]},
-        answer["metrics"] | ({PRODUCT_RATE: backend["product"]["gflop_per_s"]} if backend else {}),
-        sources["versions"],
-        sources.get("kernels", {}),
-    )
+    seconds = {case["name"]: tuple(case["seconds"]) for case in answer["cases"]}
+    figures = dict(answer["metrics"])
+    sources = answer
+    if backend := answer.get("backend"):
+        figures[PRODUCT_RATE] = backend["product"]["gflop_per_s"]
+        sources = versions_and_kernels([backend])
+    return Measured(seconds, figures, sources["versions"], sources.get("kernels", {}))
 
 
 def versions_and_kernels(backends: Collection[Mapping[str, Any]]) -> dict[str, Any]:
     """Return versions by framework, and the libraries that computed for it, of objects under
     results' `backend`.
     """
-    return {
-        "versions": {one["name"]: one["version"] for one in backends},
-        "kernels": {
-            one["name"]: [library_in_words(of) for of in one.get("kernels", ())] for one in backends
-        },
-    }
+    versions, kernels = {}, {}
+    for backend in backends:
+        versions[backend["name"]] = backend["version"]
+        libraries = backend.get("kernels", ())
+        kernels[backend["name"]] = [library_in_words(library) for library in libraries]
+    return {"versions": versions, "kernels": kernels}
 
 
 def refuse_disagreement(processes: Mapping[str, Sequence[Measured]], figure: str) -> None:
     """Raise click.ClickException if processes that did the same work give figures that differ by
     more than 1e-4.
     """
-    values = [
-        (one.figures[figure], name) for name, measured in processes.items() for one in measured
-    ]
-    (lowest, first), (highest, last) = min(values), max(values)
+    values = []
+    for name, measured in processes.items():
+        values += [(process.figures[figure], name) for process in measured]
+    (low, name_of_low), (high, name_of_high) = min(values), max(values)
     # A value that is not a number fails this too.
-    if not all(highest - value <= 1e-4 * abs(highest) for value, _ in values):
+    if not all(high - value <= 1e-4 * abs(high) for value, _ in values):
         raise click.ClickException(
-            f"wrong result: the {figure} is {lowest:.6g} for {first} and {highest:.6g} for {last}"
+            f"wrong result: the {figure} is {low:.6g} for {name_of_low} and {high:.6g} for "
+            f"{name_of_high}"
         )
 
 
@@ -291,29 +298,32 @@ def paired(processes: Sequence[Measured], case: str, other: str) -> Interval:
 
     A process gives the median of the ratios of neighbouring repetitions.
     """
-    return median_interval(
-        [
-            median(
-                mine / theirs
-                for mine, theirs in zip(one.seconds[case], one.seconds[other], strict=True)
-            )
-            for one in processes
-        ]
-    )
+    medians = []
+    for process in processes:
+        pairs = zip(process.seconds[case], process.seconds[other], strict=True)
+        medians.append(median(seconds / other_seconds for seconds, other_seconds in pairs))
+    return median_interval(medians)
 
 
 def ratio_of_turns(
-    of: Callable[[Sequence[float]], float],
-    values: Sequence[Measured],
+    choose: Callable[[Sequence[float]], float],
+    processes: Sequence[Measured],
     others: Sequence[Measured],
-    case: str = "epoch",
 ) -> Interval:
-    """Return the ratio of two variants' times of a case: `of` takes one of a round's turns, `min`
-    the fastest.
+    """Return the ratio of two variants' epochs: `choose` takes one of a round's turns, `min` the
+    fastest.
     """
-    return median_interval(
-        [
-            of(one.seconds[case]) / of(other.seconds[case])
-            for one, other in zip(values, others, strict=True)
-        ]
-    )
+    ratios = []
+    for process, other in zip(processes, others, strict=True):
+        ratios.append(choose(process.seconds["epoch"]) / choose(other.seconds["epoch"]))
+    return median_interval(ratios)
+
+
+def values_of(processes: Sequence[Measured], figure: str) -> list[float]:
+    """Return a figure of each process."""
+    return [process.figures[figure] for process in processes]
+
+
+def medians_of(processes: Sequence[Measured], case: str) -> list[float]:
+    """Return the median seconds of a case of each process."""
+    return [process.median(case) for process in processes]

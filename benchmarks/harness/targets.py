@@ -1,12 +1,12 @@
-"""A figure with its interval, and its target."""
+"""A figure with its interval, and the target that it is held against."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from parallel_core.measurement.confidence_intervals import Interval, median_interval, with_bounds
-from parallel_core.system.formatting import figure, percent
+from parallel_core.system.formatting import figure
 
 Verdict = Literal["met", "missed", "undecided"]
 
@@ -30,7 +30,8 @@ class Target:
         return "missed" if high < bound else "undecided"
 
     def __str__(self) -> str:
-        return f"{'≥' if self.kind == 'at least' else '≤'} {figure(self.bound)}"
+        sign = "≥" if self.kind == "at least" else "≤"
+        return f"{sign} {figure(self.bound)}"
 
 
 @dataclass(frozen=True)
@@ -50,33 +51,30 @@ class Finding:
     @property
     def measured(self) -> str:
         """The figure with its interval, if it is not exact, and its unit."""
-        exact = self.interval.low == self.interval.high
-        return (
-            f"{figure(self.interval.estimate) if exact else with_bounds(self.interval)} {self.unit}"
-        )
+        if self.interval.low == self.interval.high:
+            return f"{figure(self.interval.estimate)} {self.unit}"
+        return f"{with_bounds(self.interval)} {self.unit}"
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned; the verdict follows from the rest."""
-        bounds = (
-            -math.inf if read["low"] is None else read["low"],
-            math.inf if read["high"] is None else read["high"],
-        )
-        target = next((Target(kind, bound) for kind, bound in (read["target"] or {}).items()), None)
-        return cls(read["name"], Interval(read["estimate"], *bounds), read["unit"], target)
+        low = -math.inf if read["low"] is None else read["low"]
+        high = math.inf if read["high"] is None else read["high"]
+        target = None
+        for kind, bound in (read["target"] or {}).items():
+            target = Target(kind, bound)
+        return cls(read["name"], Interval(read["estimate"], low, high), read["unit"], target)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object that stands in a benchmark's `findings`; a bound that is infinite
+        """Return the object that stands in a document's `findings`; a bound that is infinite
         becomes null.
         """
-        bounds = {
-            "estimate": self.interval.estimate,
-            "low": self.interval.low,
-            "high": self.interval.high,
-        }
+        low, high = self.interval.low, self.interval.high
         return {
             "name": self.name,
-            **{name: value if math.isfinite(value) else None for name, value in bounds.items()},
+            "estimate": self.interval.estimate,
+            "low": low if math.isfinite(low) else None,
+            "high": high if math.isfinite(high) else None,
             "unit": self.unit,
             "target": {self.target.kind: self.target.bound} if self.target else None,
             "verdict": self.verdict,
@@ -85,18 +83,27 @@ class Finding:
 
 def table_of(findings: Sequence[Finding]) -> str:
     """Write findings as a Markdown table."""
-    rows = [[one.name, one.measured, str(one.target or ""), one.verdict or ""] for one in findings]
+    rows = []
+    for finding in findings:
+        target, verdict = str(finding.target or ""), finding.verdict or ""
+        rows.append([finding.name, finding.measured, target, verdict])
     return markdown_table(["", "measured", "target", ""], rows)
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Write a table; a bar within a cell would begin another one."""
-    lines = [
-        headings,
-        ["---"] * len(headings),
-        *([cell.replace("|", "\\|") for cell in row] for row in rows),
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lines = [f"| {' | '.join(headings)} |", f"| {' | '.join(['---'] * len(headings))} |"]
+    for row in rows:
+        escaped = [cell.replace("|", "\\|") for cell in row]
+        lines.append(f"| {' | '.join(escaped)} |")
+    return "\n".join(lines)
+
+
+def tally(findings: Sequence[Finding]) -> str:
+    """Say how many targets were met: `3 targets met, 1 missed, 2 undecided`."""
+    verdicts = [finding.verdict for finding in findings]
+    met, missed, undecided = map(verdicts.count, ("met", "missed", "undecided"))
+    return f"{met} targets met, {missed} missed, {undecided} undecided"
 
 
 def by_round(figure: Callable[..., float], *values: Sequence[float]) -> Interval:
@@ -108,21 +115,15 @@ def by_round(figure: Callable[..., float], *values: Sequence[float]) -> Interval
 
 def scaled(interval: Interval, factor: float) -> Interval:
     """Return an interval in another unit."""
-    return Interval(*(factor * value for value in astuple(interval)))
+    return Interval(factor * interval.estimate, factor * interval.low, factor * interval.high)
 
 
-def bounds(count: int, of: int) -> str:
-    """Write the 95 % interval of a share (Wilson 1927)."""
+def share(count: int, total: int) -> Interval:
+    """Return a share in percent, with its 95 % interval (Wilson 1927)."""
     z = 1.96
-    share = count / of
-    centre = (share + z**2 / (2 * of)) / (1 + z**2 / of)
-    half = z / (1 + z**2 / of) * (share * (1 - share) / of + z**2 / (4 * of**2)) ** 0.5
-    return f"{percent(max(0, centre - half))}–{percent(min(1, centre + half))}"
-
-
-def tally(verdicts: Sequence[str | None]) -> str:
-    """Say how many targets were met: `3 targets met, 1 missed, 2 undecided`."""
-    counts = {kind: verdicts.count(kind) for kind in ("met", "missed", "undecided")}
-    return (
-        f"{counts['met']} targets met, {counts['missed']} missed, {counts['undecided']} undecided"
-    )
+    estimate = count / total
+    centre = (estimate + z**2 / (2 * total)) / (1 + z**2 / total)
+    variance = estimate * (1 - estimate) / total + z**2 / (4 * total**2)
+    half_width = z / (1 + z**2 / total) * math.sqrt(variance)
+    low, high = max(0, centre - half_width), min(1, centre + half_width)
+    return scaled(Interval(estimate, low, high), 100)

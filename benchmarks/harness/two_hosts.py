@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
@@ -60,16 +60,8 @@ class TwoHosts:
         """
         holder = self.holders[host]
         cores = ",".join(map(str, sorted(os.sched_getaffinity(holder))))
-        return (
-            "taskset",
-            "--cpu-list",
-            cores,
-            "nsenter",
-            f"--target={holder}",
-            "--net",
-            "--uts",
-            "--",
-        )
+        in_namespaces = ("nsenter", f"--target={holder}", "--net", "--uts", "--")
+        return ("taskset", "--cpu-list", cores, *in_namespaces)
 
     def ranks(self, backend: str, *command: str) -> tuple[str, ...]:
         """Return a command that runs this one as a rank on each host, and shows what rank 0
@@ -93,25 +85,15 @@ def two_hosts() -> Iterator[TwoHosts]:
         )
     if os.geteuid() != 0:
         raise NoHostsError("two hosts on one machine need root, to make network namespaces")
-    with ExitStack() as stack:
-        cores = core_numbers()
-        first, second = (
-            stack.enter_context(namespace(address, set(cores[place::2] or cores)))
-            for place, address in enumerate(ADDRESSES)
-        )
-        hosts = TwoHosts((first, second))
-        ends = (INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", str(second))
+    cores = core_numbers()
+    even_cores, odd_cores = set(cores[::2]), set(cores[1::2] or cores)
+    with namespace(ADDRESSES[0], even_cores) as holder, namespace(ADDRESSES[1], odd_cores) as other:
+        hosts = TwoHosts((holder, other))
+        ends = (INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", str(other))
         call(*hosts.on(0), "ip", "link", "add", *ends)
         for host, address in enumerate(ADDRESSES):
-            call(
-                *hosts.on(host),
-                "ip",
-                "address",
-                "add",
-                f"{address}/{PREFIX_LENGTH}",
-                "dev",
-                INTERFACE,
-            )
+            network = f"{address}/{PREFIX_LENGTH}"
+            call(*hosts.on(host), "ip", "address", "add", network, "dev", INTERFACE)
             for interface in ("lo", INTERFACE):
                 call(*hosts.on(host), "ip", "link", "set", interface, "up")
         yield hosts
@@ -130,27 +112,17 @@ def set_link(hosts: TwoHosts, bits_per_second: float | None) -> None:
         if bits_per_second is not None:
             burst = max(MIN_BURST, round(bits_per_second / 8 * BURST_SECONDS))
             limit = burst + round(bits_per_second / 8 * QUEUE_SECONDS)
-            bucket = (
-                "tbf",
-                "rate",
-                f"{bits_per_second:.0f}bit",
-                "burst",
-                f"{burst}b",
-                "limit",
-                f"{limit}b",
-            )
-            call(*at, "add", "dev", INTERFACE, "root", *bucket)
+            bucket = f"tbf rate {bits_per_second:.0f}bit burst {burst}b limit {limit}b"
+            call(*at, "add", "dev", INTERFACE, "root", *bucket.split())
 
 
 def processes_in(holder: int) -> list[int]:
     """List the processes in a holder's namespace, but the holder itself."""
-    mine = network_of(holder)
+    network = network_of(holder)
+    if network is None:
+        return []
     numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return [
-        number
-        for number in numbers
-        if number != holder and mine is not None and network_of(number) == mine
-    ]
+    return [number for number in numbers if number != holder and network_of(number) == network]
 
 
 @contextmanager
@@ -201,45 +173,53 @@ def call(*command: str) -> None:
         raise NoHostsError(f"{' '.join(command[command.index('--') + 1 :])}: {message}")
 
 
-def main(first: str, second: str, backend: str, *command: str) -> int:
+def main(holder: str, other: str, backend: str, *command: str) -> int:
     """Start all processes and wait for them; return the highest exit status, 1 for a process that
     was killed.
 
     The first host has rank 0, whose output is shown, and MXNet's scheduler and server. When one
     process fails, all others are killed.
     """
-    hosts = TwoHosts((int(first), int(second)))
-    address, size, port = ADDRESSES[0], str(len(ADDRESSES)), str(random.choice(PORTS))
-    torchrun = {
-        "MASTER_ADDR": address,
-        "MASTER_PORT": port,
-        "WORLD_SIZE": size,
-        "LOCAL_WORLD_SIZE": "1",
-    }
-    places = [(host, torchrun | {"RANK": str(host), "LOCAL_RANK": "0"}) for host in (0, 1)]
-    if backend == "mxnet":
-        root = {"DMLC_PS_ROOT_URI": address, "DMLC_PS_ROOT_PORT": port}
-        root |= {"DMLC_NUM_WORKER": size, "DMLC_NUM_SERVER": "1"}
-        # ps-lite numbers workers as they come, and the first host is to show the result.
-        places = [(host, variables | root | {"DMLC_ROLE": "worker"}) for host, variables in places]
-        places += [(0, root | {"DMLC_ROLE": role}) for role in ("scheduler", "server")]
-    processes = [
-        subprocess.Popen(
+    hosts = TwoHosts((int(holder), int(other)))
+    processes = []
+    for host, variables in parts_of_job(backend):
+        is_shown = variables.get("RANK") == "0"
+        process = subprocess.Popen(
             (*hosts.on(host), *command),
             env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
-            stdout=None if variables.get("RANK") == "0" else subprocess.DEVNULL,
+            stdout=None if is_shown else subprocess.DEVNULL,
         )
-        for host, variables in places
-    ]
+        processes.append(process)
     try:
-        while None in (statuses := [process.poll() for process in processes]) and not any(statuses):
+        while True:
+            statuses = [process.poll() for process in processes]
+            if None not in statuses or any(statuses):
+                break
             sleep(0.05)
     finally:
         for process in processes:
             process.kill()
             process.wait()
     return max(1 if status < 0 else status for status in statuses if status is not None)
+
+
+def parts_of_job(backend: str) -> list[tuple[int, dict[str, str]]]:
+    """List the host of each process of a job, and the environment variables that tell it what it
+    is.
+    """
+    address, size, port = ADDRESSES[0], str(len(ADDRESSES)), str(random.choice(PORTS))
+    torchrun = {"MASTER_ADDR": address, "MASTER_PORT": port, "WORLD_SIZE": size}
+    torchrun |= {"LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    ranks = [{**torchrun, "RANK": str(rank)} for rank in range(len(ADDRESSES))]
+    if backend != "mxnet":
+        return list(enumerate(ranks))
+    ps_lite = {"DMLC_PS_ROOT_URI": address, "DMLC_PS_ROOT_PORT": port}
+    ps_lite |= {"DMLC_NUM_WORKER": size, "DMLC_NUM_SERVER": "1"}
+    # ps-lite numbers workers as they come, and the first host is to show the result.
+    workers = [{**rank, **ps_lite, "DMLC_ROLE": "worker"} for rank in ranks]
+    servers = [{**ps_lite, "DMLC_ROLE": role} for role in ("scheduler", "server")]
+    return [*enumerate(workers), *((0, server) for server in servers)]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ would write to get what our asynchronous engine gives.
 
 import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -74,21 +74,6 @@ def make_executor(cores: Iterable[int]) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, initializer=prepare, initargs=(frozenset(cores),))
 
 
-def copy_made(buffer: Tensor, made: "Future[Tensor]") -> Tensor:
+def copy_made(buffer: Tensor, source: "Future[Tensor]") -> Tensor:
     """Copy what another executor makes into a buffer, as soon as it is made."""
-    return buffer.copy_(made.result())
-
-
-def queued_epoch(
-    executor: Executor,
-    parameters: Sequence[Tensor],
-    batches: Iterable[tuple[np.ndarray, np.ndarray]],
-    rate: float,
-) -> list[float]:
-    """Queue the steps, reading each loss when the next step is queued; return the losses."""
-    losses: list[Future[float]] = []
-    for images, labels in batches:
-        losses.append(executor.submit(train_batch, parameters, images, labels, rate))
-        if len(losses) > 1:
-            losses[-2].result()
-    return [loss.result() for loss in losses]
+    return buffer.copy_(source.result())

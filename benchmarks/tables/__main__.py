@@ -19,8 +19,7 @@ from pathlib import Path
 import click
 
 from backends.errors import unknown
-from benchmarks import self_test
-from benchmarks.harness.findings import page, read_json, write_text
+from benchmarks.harness.results import has_page, page, read_json, write_text
 from benchmarks.tables.benchmarks import (
     findings,
     how_fast,
@@ -47,6 +46,8 @@ BLOCK = re.compile(
     r"^<!-- table: (\S+(?: \S+)*?) from (\S+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL
 )
 OPENING = "<!-- table:"
+PICTURED = Path("benchmarks/results/epyc-avx512-2-cores/comparison.json")
+"""The comparison that the pages show as pictures."""
 LINK = re.compile(r"\]\((?!\w+:|#|/)([^)\s]+)\)")
 """The end of a link to a file, which is told from an address by what it begins with."""
 
@@ -58,21 +59,23 @@ def main(check: bool) -> None:
     as written.
     """
     try:
-        differing = [
-            (path, text)
-            for path, text in written()
-            if not path.exists() or path.read_text() != text
-        ]
+        differing = list(differences())
     except (OSError, ValueError, KeyError) as error:
         raise click.ClickException(str(error)) from error
     for path, text in differing:
-        if not check:
+        if check:
+            click.echo(f"{path} differs from its results: python -m benchmarks.tables")
+        else:
             write_text(path, text)
-        click.echo(
-            f"{path} "
-            f"{'differs from its results: python -m benchmarks.tables' if check else 'written'}"
-        )
+            click.echo(f"{path} written")
     sys.exit(1 if check and differing else 0)
+
+
+def differences() -> Iterator[tuple[Path, str]]:
+    """Iterate over the files that do not hold what they must, with that."""
+    for path, text in written():
+        if not path.exists() or path.read_text() != text:
+            yield path, text
 
 
 def written() -> Iterator[tuple[Path, str]]:
@@ -86,15 +89,11 @@ def written() -> Iterator[tuple[Path, str]]:
         yield path, refill(path.read_text(), path, write_table)
     for path in sorted(Path("benchmarks/results").rglob("*.json")):
         document = read_json(path)
-        if "findings" in document or "rates" in document:
-            yield (
-                path.with_suffix(".md"),
-                page(document) if "findings" in document else self_test.page(document),
-            )
-        if path.name == "comparison.json":
-            yield from (
-                (path.with_name(name), drawn) for name, drawn in pictures(path.parent).items()
-            )
+        if has_page(document):
+            yield path.with_suffix(".md"), page(document)
+        if path == PICTURED:
+            for name, picture in pictures(path.parent).items():
+                yield path.with_name(name), picture
 
 
 def pages() -> Iterator[Path]:

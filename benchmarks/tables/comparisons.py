@@ -7,9 +7,9 @@ from pathlib import Path
 
 from backends.registry import title
 from backends.registry.variants import framework_of
-from benchmarks.harness.findings import measured_on, read_json, source_of
-from benchmarks.harness.planted_faults import counts
+from benchmarks.harness.results import measured_on, read_json, source_of
 from benchmarks.harness.targets import markdown_table
+from benchmarks.trust.planted_faults import counts
 from parallel_core.comparison.analysis import Analysis, analyse
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.screen import screen_of
@@ -19,74 +19,73 @@ from parallel_core.report.plots.svg import titled
 
 PICTURE_WIDTH = 520.0
 """Letters of a picture of this width can be read on a telephone."""
+CONTROL = "How much of a piece of work's time had passed when Python continued"
+LAYERS = "Adding 1 to a small array, and what comes on top"
 
 
 def pictures(folder: Path) -> dict[str, str]:
     """Draw what the gallery shows of a comparison: SVG, by file name."""
     _, analysis = _analysed(folder.resolve())
-    layers = (layers_chart(one) for one in analysis.experiments if one.experiment.name == "async")
-    charts = {
-        "control.svg": (
-            dispatch_chart(analysis),
-            "How much of a piece of work's time had passed when Python continued",
-        ),
-        "layers.svg": (
-            next(layers, None),
-            "Adding 1 to a small array, and what comes on top",
-        ),
-    }
-    return {
-        name: titled(replace(chart, width=PICTURE_WIDTH), title, width=PICTURE_WIDTH).decode()
-        for name, (chart, title) in charts.items()
-        if chart is not None
-    }
+    charts = {"control.svg": (dispatch_chart(analysis), CONTROL)}
+    for experiment in analysis.experiments:
+        if experiment.experiment.name == "async":
+            charts["layers.svg"] = (layers_chart(experiment), LAYERS)
+    drawn = {}
+    for name, (chart, caption) in charts.items():
+        if chart is not None:
+            narrow = replace(chart, width=PICTURE_WIDTH)
+            drawn[name] = titled(narrow, caption, width=PICTURE_WIDTH).decode()
+    return drawn
 
 
 def comparison_answer(folder: Path) -> str:
     """Give the table of questions by frameworks; what they are without queues shares a column."""
-    measured, analysis = _analysed(folder.resolve())
+    comparison, analysis = _analysed(folder.resolve())
     screen = screen_of(analysis)
-    queued = [place for place, column in enumerate(screen.columns) if not column.is_control]
-    controls = [place for place, column in enumerate(screen.columns) if column.is_control]
-    rows = [
-        [
-            question,
-            # A narrow cell keeps `1.98 of 2` in one line.
-            *(figures[place].replace(" ", "\N{NO-BREAK SPACE}") for place in queued),
-            _side_by_side([figures[place] for place in controls]),
-        ]
-        for question, figures in screen.rows
-    ]
-    headings = ["", *(screen.columns[place].title for place in queued), "the same without queues"]
-    return "\n".join([markdown_table(headings, rows), _source(folder, measured)])
+    controls = [column.is_control for column in screen.columns]
+    headings = [""]
+    headings += [column.title for column in screen.columns if not column.is_control]
+    rows = []
+    for question, figures in screen.rows:
+        row, without_queues = [question], []
+        for figure, is_control in zip(figures, controls, strict=True):
+            if is_control:
+                without_queues.append(figure)
+            else:
+                # A narrow cell keeps `1.98 of 2` in one line.
+                row.append(figure.replace(" ", "\N{NO-BREAK SPACE}"))
+        rows.append([*row, _side_by_side(without_queues)])
+    table = markdown_table([*headings, "the same without queues"], rows)
+    return "\n".join([table, _source(folder, comparison)])
 
 
 def _side_by_side(figures: Sequence[str]) -> str:
     """Write figures of one question as one, with their unit once: `1.01 / 1 / 0.99 of 2`."""
-    numbers = [figure.partition(" ")[0] for figure in figures]
-    units = {figure.partition(" ")[2] for figure in figures}
-    if len({*figures}) == 1 or len(units) > 1:
+    split = [figure.partition(" ") for figure in figures]
+    units = {unit for _, _, unit in split}
+    if len(set(figures)) == 1 or len(units) > 1:
         return " / ".join(dict.fromkeys(figures))
-    return f"{' / '.join(numbers)} {units.pop()}".strip()
+    numbers = " / ".join(number for number, _, _ in split)
+    return f"{numbers} {units.pop()}".strip()
 
 
 @cache
 def _analysed(folder: Path) -> tuple[Comparison, Analysis]:
-    measured = read_comparison(folder)
-    return measured, analyse(measured)
+    comparison = read_comparison(folder)
+    return comparison, analyse(comparison)
 
 
-def _source(folder: Path, measured: Comparison) -> str:
+def _source(folder: Path, comparison: Comparison) -> str:
     """Say where a comparison comes from, and in how many processes a cell it was measured."""
-    versions = {
-        framework_of(results.cell.backend): results.valid[0].backend["version"]
-        for results in measured.cells
-        if results.valid
-    }
+    versions = {}
+    for results in comparison.cells:
+        if results.valid:
+            framework = framework_of(results.cell.backend)
+            versions[framework] = results.valid[0].backend["version"]
     frameworks = ", ".join(f"{title(name)} {version}" for name, version in versions.items())
-    place = measured_on({"machine": {**measured.machine, "utc": measured.utc}})
+    machine = measured_on({"machine": {**comparison.machine, "utc": comparison.utc}})
     return (
-        f"\nMeasured on {place}, in {measured.rounds} processes a cell, with {frameworks}: "
+        f"\nMeasured on {machine}, in {comparison.rounds} processes a cell, with {frameworks}: "
         f"[comparison]({folder / 'comparison.json'})."
     )
 
@@ -95,13 +94,16 @@ def planted_faults(folder: Path) -> str:
     """Give a row to each fault that was planted in MXNet and in PyTorch, with how often its part
     was named.
     """
-    files = {name: f"planted-faults-{name}.json" for name in ("mxnet", "torch")}
-    written = {file: read_json(folder / file) for file in files.values()}
+    backends = ("mxnet", "torch")
+    files = [f"planted-faults-{backend}.json" for backend in backends]
+    documents = {file: read_json(folder / file) for file in files}
+    of_mxnet, of_torch = (counts(document["trials"]) for document in documents.values())
     rows = []
-    for of_mxnet, of_torch in zip(*map(counts, written.values()), strict=True):
-        what, part, *_ = of_mxnet
-        named = (row[2].partition(" (")[0] for row in (of_mxnet, of_torch))
-        rows.append([what, part, *named, of_mxnet[4], of_torch[4]])
-    headings = ["planted", "its part", *(f"named first, {title(name)}" for name in files)]
-    headings += [f"size / planted, {title(name)}" for name in files]
-    return "\n".join([markdown_table(headings, rows), source_of(folder, written)])
+    for mxnet, torch in zip(of_mxnet, of_torch, strict=True):
+        what, part, named_on_mxnet, _, size_on_mxnet = mxnet
+        _, _, named_on_torch, _, size_on_torch = torch
+        rows.append([what, part, named_on_mxnet, named_on_torch, size_on_mxnet, size_on_torch])
+    headings = ["planted", "its part"]
+    headings += [f"named first, {title(backend)}" for backend in backends]
+    headings += [f"size / planted, {title(backend)}" for backend in backends]
+    return "\n".join([markdown_table(headings, rows), source_of(folder, documents)])

@@ -3,15 +3,17 @@ exercise.
 """
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from backends.errors import unknown
 from backends.registry import title
-from benchmarks.experiments.exercises import NAME
-from benchmarks.harness.findings import read_json, source_of
+from benchmarks.harness.results import read_json, source_of
 from benchmarks.harness.targets import markdown_table
+from benchmarks.measurements.exercises import FILE
 from parallel_core.comparison.storage import read_comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
@@ -31,32 +33,34 @@ WIDTH = 80
 
 def first_run(folder: Path) -> str:
     """Show what a run prints above its answer: that of one process of a comparison."""
-    measured = read_comparison(folder)
+    comparison = read_comparison(folder)
     (cell,) = (
         results
-        for results in measured.of(SHOWN)
+        for results in comparison.of(SHOWN)
         if (results.cell.backend, results.cell.engine) == SHOWN_ON
     )
-    stream = io.StringIO()
-    console = terminal_console(file=stream, width=WIDTH, color_system=None)
-    show(cell.valid[0], console, answered=False)
-    source = {"comparison.json": {"machine": {**measured.machine, "utc": measured.utc}}}
-    return _printed(stream, source_of(folder, source))
+    machine = {**comparison.machine, "utc": comparison.utc}
+    source = source_of(folder, {"comparison.json": {"machine": machine}})
+    return _printed(lambda console: show(cell.valid[0], console, answered=False), source)
 
 
 def trace(folder: Path) -> str:
     """Show what is printed of a trace of the experiment that hides copies."""
     path = folder / f"{TRACED}.json.gz"
     (recorded,) = read_ranks([path]).values()
+
+    def show_trace(console: Console) -> None:
+        show_figures(recorded.figures, console, EXPERIMENTS[TRACED].case)
+        show_prices(recorded.prices, console)
+
+    return _printed(show_trace, f"\nFrom [{path.name}]({path}).")
+
+
+def _printed(show_on: Callable[[Console], object], source: str) -> str:
+    """Return what is printed on a console as a block of text, and where it comes from."""
     stream = io.StringIO()
-    console = terminal_console(file=stream, width=WIDTH, color_system=None)
-    show_figures(recorded.figures, console, EXPERIMENTS[TRACED].case)
-    show_prices(recorded.prices, console)
-    return _printed(stream, f"\nFrom [{path.name}]({path}).")
-
-
-def _printed(stream: io.StringIO, source: str) -> str:
-    lines = (line.rstrip() for line in stream.getvalue().strip().splitlines())
+    show_on(terminal_console(file=stream, width=WIDTH, color_system=None))
+    lines = [line.rstrip() for line in stream.getvalue().strip().splitlines()]
     return "\n".join(["```text", *lines, "```", source])
 
 
@@ -65,25 +69,25 @@ def answer(folder: Path, name: str) -> str:
 
     Raises ValueError for a name that is not in the file.
     """
-    runs = read_json(folder / NAME)["runs"]
+    file = f"{FILE}.json"
+    runs = read_json(folder / file)["runs"]
     if name not in runs:
         raise ValueError(unknown("exercise", name, runs))
     experiment = EXPERIMENTS[name]
-    # A framework on another engine than its own has that behind its name.
-    results = {side: one for side, one in runs[name]["results"].items() if " " not in side}
-    counted = [
-        [f"`{count.name}`", *(_count(count.name, result) for result in results.values())]
-        for count in experiment.counts
-    ]
-    figures = [
-        [f"`{metric.name}`", *(_figure(metric.name, result) for result in results.values())]
-        for metric in experiment.metrics
-        if metric is experiment.main or metric.bands
-    ]
-    problems = ["", *(_problem(result) for result in results.values())]
-    rows = [row for row in (*counted, *figures, problems) if any(row[1:])]
-    headings = ["", *map(title, results)]
-    return "\n".join([markdown_table(headings, rows), source_of(folder, {NAME: runs[name]})])
+    # Older files have frameworks on another engine than their own, which stands behind the name.
+    results = {side: result for side, result in runs[name]["results"].items() if " " not in side}
+    rows = []
+    for count in experiment.counts:
+        cells = [_count(count.name, result) for result in results.values()]
+        rows.append([f"`{count.name}`", *cells])
+    for metric in experiment.metrics:
+        if metric is experiment.main or metric.bands:
+            cells = [_figure(metric.name, result) for result in results.values()]
+            rows.append([f"`{metric.name}`", *cells])
+    rows.append(["", *map(_problem, results.values())])
+    rows = [row for row in rows if any(row[1:])]
+    table = markdown_table(["", *map(title, results)], rows)
+    return "\n".join([table, source_of(folder, {file: runs[name]})])
 
 
 def _count(name: str, result: Mapping[str, Any]) -> str:
@@ -94,7 +98,8 @@ def _count(name: str, result: Mapping[str, Any]) -> str:
 
 def _figure(name: str, result: Mapping[str, Any]) -> str:
     """Write a figure, with its interval if it has one; empty if there is none."""
-    value, bounds = (result.get(key, {}).get(name) for key in ("metrics", "metric_intervals"))
+    value = result.get("metrics", {}).get(name)
+    bounds = result.get("metric_intervals", {}).get(name)
     if value is None:
         return ""
     return with_bounds(Interval(value, *bounds)) if bounds else figure(value)

@@ -1,19 +1,12 @@
-"""Time peers of our allreduce: the book's loop in each framework, MXNet's key-value store,
-torch.distributed's gloo.
-
-On two CPU devices of this process, but for gloo: there in two processes of this machine, each kept
-to a core.
+"""Time peers of our allreduce: the book's loop in each framework, and MXNet's key-value store, on
+two CPU devices of this process.
 """
 
-import atexit
-import os
 import sys
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
-from itertools import product
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,36 +18,40 @@ from parallel_core.system.formatting import write_size
 
 MIN_REPETITIONS, MAX_REPETITIONS = 5, 300
 BYTES = 50e6
-TIMEOUT = timedelta(seconds=60)
-Peer = tuple[Callable[[int], list[Any]], Callable[[list[Any]], object]]
-"""What makes this process's vectors of a size, and what sums them in place and returns when all is
-done.
-"""
+"""About so many are summed in all repetitions."""
 
 
-def measure(peer: str, sizes: list[int], threads: int = 1, **meeting: int) -> dict[str, Any]:
-    """Check a sum of a peer at each size and time it, with this many threads for an operator.
+class Peer(NamedTuple):
+    """A way to sum."""
+
+    load: Callable[[int], list[Any]]
+    """Makes the two vectors of a size in bytes."""
+    call: Callable[[list[Any]], object]
+    """Sums them in place and returns when all is done."""
+
+
+def measure(peer: str, sizes: list[int]) -> dict[str, Any]:
+    """Check a sum of a peer at each size and time it, with one thread for an operator.
 
     The cases of `mxnet` and `torch` are named `book, SIZE`. PyTorch's transfers between CPU devices
     are none, so its loop is timed with real ones too: `book, copying, SIZE`. `kvstore` gives
-    `kvstore local, SIZE` and `kvstore device, SIZE`, and `gloo` `gloo, SIZE`: its two processes
-    meet as `gloo` says.
+    `kvstore device, SIZE`.
     """
-    set_environment(threads)
-    framework, peers = PEERS[peer]
+    set_environment(threads=1)
+    peers = PEERS[peer]()
     seconds: dict[str, list[float]] = {}
     problems = []
-    for (name, (load, call)), size in product(peers(**meeting).items(), sizes):
-        case, data = f"{name}, {write_size(size)}", load(size)
-        call(data)
+    for size in sizes:
         expected = drawn(size, 0) + drawn(size, 1)
-        error = max(
-            relative_error(x.asnumpy() if hasattr(x, "asnumpy") else x.numpy(), expected)
-            for x in data
-        )
-        if not error < 1e-5:
-            problems.append(f"{case} differs from NumPy's sum by {error:.1e}")
-        seconds[case] = time_calls(call, data, size)
+        for name, (load, call) in peers.items():
+            case = f"{name}, {write_size(size)}"
+            data = load(size)
+            call(data)
+            error = max(relative_error(as_numpy(x), expected) for x in data)
+            if not error < 1e-5:
+                problems.append(f"{case} differs from NumPy's sum by {error:.1e}")
+            seconds[case] = time_calls(call, data, size)
+    framework = "torch" if peer == "torch" else "mxnet"
     return compose(seconds, {framework: sys.modules[framework].__version__}, problems)
 
 
@@ -72,31 +69,28 @@ def mxnet_loop() -> dict[str, Peer]:
         allreduce(data)
         mx.npx.waitall()
 
-    return {"book": (load, call)}
+    return {"book": Peer(load, call)}
 
 
-def key_value_stores() -> dict[str, Peer]:
-    """Make MXNet's own collective, pushpull of its key-value stores `local` and `device`, on cpu(1)
-    and cpu(2).
+def key_value_store() -> dict[str, Peer]:
+    """Make MXNet's own collective, pushpull of its key-value store `device`, on cpu(1) and
+    cpu(2).
     """
     load_cuda_libraries()
     import mxnet as mx
 
-    def peer(kind: str) -> Peer:
-        store = mx.kv.create(kind)
+    store = mx.kv.create("device")
 
-        def load(size: int) -> list[Any]:
-            data = [mx.nd.array(drawn(size, i), ctx=mx.cpu(i + 1)) for i in range(2)]
-            store.init(str(data[0].size), mx.nd.zeros_like(data[0]))
-            return data
+    def load(size: int) -> list[Any]:
+        data = [mx.nd.array(drawn(size, i), ctx=mx.cpu(i + 1)) for i in range(2)]
+        store.init(str(data[0].size), mx.nd.zeros_like(data[0]))
+        return data
 
-        def call(data: list[Any]) -> None:
-            store.pushpull(str(data[0].size), data, out=data)
-            mx.nd.waitall()
+    def call(data: list[Any]) -> None:
+        store.pushpull(str(data[0].size), data, out=data)
+        mx.nd.waitall()
 
-        return load, call
-
-    return {f"kvstore {kind}": peer(kind) for kind in ("local", "device")}
+    return {"kvstore device": Peer(load, call)}
 
 
 def torch_loops() -> dict[str, Peer]:
@@ -105,47 +99,32 @@ def torch_loops() -> dict[str, Peer]:
 
     from benchmarks.plain.torch_plain import allreduce
 
+    torch.set_num_threads(1)
+
     def load(size: int) -> list[Any]:
         return [torch.tensor(drawn(size, i)) for i in range(2)]
 
-    return {"book": (load, allreduce), "book, copying": (load, partial(allreduce, copying=True))}
+    copying = partial(allreduce, copying=True)
+    return {"book": Peer(load, allreduce), "book, copying": Peer(load, copying)}
 
 
-def gloo(first_core: int, port: int) -> dict[str, Peer]:
-    """Be one of two processes, rank 0 that on the first core; they meet at a port of this
-    machine.
-    """
-    # Loopback: the machine's name need not lead to an address.
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    import torch
-    from torch import distributed
-
-    rank = int(os.sched_getaffinity(0) != {first_core})
-    meeting = f"tcp://127.0.0.1:{port}"
-    distributed.init_process_group(
-        "gloo", init_method=meeting, rank=rank, world_size=2, timeout=TIMEOUT
-    )
-    atexit.register(distributed.destroy_process_group)
-    return {
-        "gloo": (
-            lambda size: [torch.tensor(drawn(size, rank))],
-            lambda data: distributed.all_reduce(data[0]),
-        )
-    }
-
-
-PEERS: dict[str, tuple[str, Callable[..., dict[str, Peer]]]] = {
-    "mxnet": ("mxnet", mxnet_loop),
-    "torch": ("torch", torch_loops),
-    "kvstore": ("mxnet", key_value_stores),
-    "gloo": ("torch", gloo),
+PEERS: dict[str, Callable[[], dict[str, Peer]]] = {
+    "mxnet": mxnet_loop,
+    "torch": torch_loops,
+    "kvstore": key_value_store,
 }
-"""Each peer's framework, and what makes it: what it times, by name."""
+"""What makes the peers that are timed in one process."""
 
 
 def drawn(size: int, device: int) -> np.ndarray:
     """Draw a device's vector of `size` bytes, float32."""
     return np.random.default_rng(device).standard_normal(size // 4, dtype=np.float32)
+
+
+def as_numpy(x: Any) -> np.ndarray:
+    """Return the values of an array of MXNet or a tensor."""
+    values: np.ndarray = x.asnumpy() if hasattr(x, "asnumpy") else x.numpy()
+    return values
 
 
 def time_calls(call: Callable[[list[Any]], object], data: list[Any], size: int) -> list[float]:

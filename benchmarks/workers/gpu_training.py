@@ -5,6 +5,7 @@ page-locked memory, and the losses read at the end of an epoch.
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +28,16 @@ SETTINGS = {
 }
 Step = Callable[[Tensor, Tensor], Tensor]
 """Trains on images and labels, which lie on the host, and returns their loss."""
+
+
+class Pair(NamedTuple):
+    """A ratio of two times."""
+
+    name: str
+    numerator: Callable[[], Timing]
+    denominator: Callable[[], Timing]
+    is_right: Callable[[], bool]
+    """Tells whether what was made in the timings is right."""
 
 
 def images_of(kind: DeviceKind) -> int:
@@ -52,23 +63,24 @@ class PlainTraining:
 
     def epoch(self) -> Timing:
         """Train for an epoch."""
-        started = perf_counter()
-        losses = [
-            self._step(self._page_locked(images), self._page_locked(labels))
-            for images, labels in batches(self._data, self._settings, epoch=1)
-        ]
-        sent = perf_counter() - started
+        start = perf_counter()
+        losses = []
+        for images, labels in batches(self._data, self._settings, epoch=1):
+            losses.append(self._step(self._page_locked(images), self._page_locked(labels)))
+        sent = perf_counter() - start
         averages = (torch.stack(losses) / self._settings.batch_size).tolist()
-        done = perf_counter() - started
+        seconds = perf_counter() - start
         self.first_losses = self.first_losses or averages
-        return sent, done
+        return sent, seconds
 
     def _page_locked(self, x: np.ndarray) -> Tensor:
         on_host = torch.from_numpy(x)
         return on_host.pin_memory() if self._kind == "gpu" else on_host
 
     def _eager_step(self, images: Tensor, labels: Tensor) -> Tensor:
-        return self._train(*(x.to(self._device, non_blocking=True) for x in (images, labels)))
+        images = images.to(self._device, non_blocking=True)
+        labels = labels.to(self._device, non_blocking=True)
+        return self._train(images, labels)
 
     def _train(self, images: Tensor, labels: Tensor) -> Tensor:
         scores = lenet(images, self._parameters)
@@ -81,8 +93,8 @@ class PlainTraining:
         return loss.detach()
 
     def _recorded_step(self) -> Step:
-        images, labels = next(batches(self._data, self._settings, epoch=1))
-        static = [torch.from_numpy(x).to(self._device) for x in (images, labels)]
+        first_batch = next(batches(self._data, self._settings, epoch=1))
+        static = [torch.from_numpy(x).to(self._device) for x in first_batch]
         stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.stream(stream):
@@ -122,15 +134,13 @@ class OurTraining:
         return done.dispatch_seconds, done.seconds
 
 
-def trainings(
-    backend: Backend, kind: DeviceKind, replayed: bool
-) -> Iterator[tuple[str, Callable[[], Timing], Callable[[], Timing], Callable[[], bool]]]:
+def trainings(backend: Backend, kind: DeviceKind, replayed: bool) -> Iterator[Pair]:
     """Train an epoch plainly, and by our verbs: the ratio is ours over plain, in images a
     second.
     """
     plain, ours = PlainTraining(kind, replayed), OurTraining(backend, kind)
-    is_right = partial(losses_agree, plain, ours)
-    yield f"ours / plain{' graph' if replayed else ''}", plain.epoch, ours.epoch, is_right
+    name = "ours / plain graph" if replayed else "ours / plain"
+    yield Pair(name, plain.epoch, ours.epoch, partial(losses_agree, plain, ours))
 
 
 def losses_agree(plain: PlainTraining, ours: OurTraining) -> bool:

@@ -7,6 +7,7 @@ has its own process.
 
 import os
 from collections.abc import Callable, Sequence
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -39,15 +40,15 @@ def measure(
     for size, copies_of_result in zip(sizes, copies, strict=True):
         values = numpy.random.default_rng(0).standard_normal((size, size), dtype=numpy.float32)
         x = mx.np.array(values, ctx=mx.cpu(1))
-        shares = [share_before_copy(mx, x) for _ in range(repetitions + 1)]
         # The first one touches its memory for the first time.
-        figures[f"{size}: copy done after"] = float(numpy.median(shares[1:]))
-        cell = time_book_cell(mx, x, copies_of_result, repetitions)
-        run, copy, together = (
-            float(numpy.median(cell[part])) for part in ("run", "copy", "together")
-        )
+        share_before_copy(mx, x)
+        shares = [share_before_copy(mx, x) for _ in range(repetitions)]
+        figures[f"{size}: copy done after"] = median(shares)
+        times = time_book_cell(mx, x, copies_of_result, repetitions)
+        run, copy, together = map(median, times.values())
         figures[f"{size}: book's cell"] = (run + copy - together) / min(run, copy)
-        seconds |= {f"{size}: {part}": taken for part, taken in cell.items()}
+        for part, of_part in times.items():
+            seconds[f"{size}: {part}"] = of_part
     return compose(seconds, {"mxnet": mx.__version__}, metrics=figures)
 
 
@@ -63,9 +64,9 @@ def share_before_copy(mx: Any, x: Any) -> float:
     ready.copyto(mx.cpu(2)).wait_to_read()
     copied = perf_counter()
     mx.npx.waitall()
-    done = perf_counter()
+    end = perf_counter()
     del results
-    return (copied - begin) / (done - begin)
+    return (copied - begin) / (end - begin)
 
 
 def time_book_cell(mx: Any, x: Any, copies: int, repetitions: int) -> dict[str, list[float]]:
@@ -87,14 +88,14 @@ def time_book_cell(mx: Any, x: Any, copies: int, repetitions: int) -> dict[str, 
         "together": lambda: copy_to_cpu(run()),
     }
     seconds: dict[str, list[float]] = {part: [] for part in parts}
-    # The first repetition warms up.
     for repetition in range(repetitions + 1):
         for part, launch in parts.items():
             begin = perf_counter()
             launched = launch()
             mx.npx.waitall()
-            taken = perf_counter() - begin
+            end = perf_counter()
             del launched
+            # The first repetition warms up.
             if repetition:
-                seconds[part].append(taken)
+                seconds[part].append(end - begin)
     return seconds

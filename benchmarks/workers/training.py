@@ -1,7 +1,7 @@
 """Time epochs of our own training, one a turn."""
 
 from dataclasses import replace
-from time import perf_counter, process_time
+from time import perf_counter
 from typing import Any
 
 import backends
@@ -22,29 +22,23 @@ def measure(
     devices: int,
     batch_size: int,
     images: int,
-    exchange: Exchange | None = "after",
+    exchange: Exchange = "after",
     width: int = 1,
 ) -> dict[str, Any]:
     """Train on devices of one thread each, and time an epoch a turn after a first one; the case is
     named `epoch`.
 
-    What all threads took of the processor meanwhile is the case `processor`, and the input pipeline
-    alone, without training, is `batches`. Without `exchange` each device trains by itself on its
-    rows of each batch; of `during`, a step is checked against NumPy, and `buckets` and
-    `buckets_reduced_early` are figures. The figure `loss` is the first epoch's last one,
-    `peak_bytes` by how much resident memory rose in it, and `parameter_bytes` is of one copy. A
-    batch is that of all devices together, so that what images take does not grow with the devices.
+    The input pipeline alone, without training, is the case `batches`. With an exchange `during`, a
+    step is checked against NumPy, and `buckets` and `buckets_reduced_early` are figures. The figure
+    `loss` is the first epoch's last one, `peak_bytes` by how much resident memory rose in it, and
+    `parameter_bytes` is of one copy. A batch is that of all devices together, so that what images
+    take does not grow with the devices.
     """
     loaded = backends.load(backend, devices, "cpu", "async", 1)
-    if exchange is None:
-        vars(loaded)["allreduce"] = tuple
     data = load_fashion_mnist()
+    limit = images // batch_size
     settings = Settings(
-        batch_size=batch_size,
-        limit=images // batch_size,
-        exchange=exchange or "after",
-        width=width,
-        epochs=1,
+        batch_size=batch_size, limit=limit, exchange=exchange, width=width, epochs=1
     )
     params: list[Array] = []
     losses: list[float] = []
@@ -53,22 +47,25 @@ def measure(
         params.extend(get_params(loaded, device, settings.seed, width) for device in loaded.devices)
         losses.extend(train_epoch(loaded, params, data, settings, 1).losses)
 
-    grown = peak_memory_growth(first_epoch)
-    assert grown is not None, "the system does not say how much memory a process takes"
-    size = sum(array.nbytes for array in initial_parameters(settings.seed, width))
-    figures = {"loss": losses[-1], "peak_bytes": float(grown), "parameter_bytes": float(size)}
+    growth = peak_memory_growth(first_epoch)
+    assert growth is not None, "the system does not say how much memory a process takes"
+    parameter_bytes = sum(array.nbytes for array in initial_parameters(settings.seed, width))
+    figures = {
+        "loss": losses[-1],
+        "peak_bytes": float(growth),
+        "parameter_bytes": float(parameter_bytes),
+    }
     problems: tuple[str, ...] = ()
     if exchange == "during":
         result = run_data_parallel(loaded, data=data, settings=replace(settings, limit=1))
-        figures |= {name: result.metrics[name] for name in ("buckets", "buckets_reduced_early")}
+        for figure in ("buckets", "buckets_reduced_early"):
+            figures[figure] = result.metrics[figure]
         problems = result.problems
-    taken: dict[str, list[float]] = {"epoch": [], "processor": [], "batches": []}
+    seconds: dict[str, list[float]] = {"epoch": [], "batches": []}
     for turn in turns():
-        before = process_time()
-        taken["epoch"].append(train_epoch(loaded, params, data, settings, 1 + turn).seconds)
-        taken["processor"].append(process_time() - before)
+        seconds["epoch"].append(train_epoch(loaded, params, data, settings, 1 + turn).seconds)
         start = perf_counter()
         for _ in batches(data, settings, 1 + turn):
             pass
-        taken["batches"].append(perf_counter() - start)
-    return compose(taken, {backend: loaded.version}, problems, figures)
+        seconds["batches"].append(perf_counter() - start)
+    return compose(seconds, {backend: loaded.version}, problems, figures)

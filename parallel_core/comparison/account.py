@@ -21,7 +21,7 @@ A part is named as a reason if its difference has the sign of the whole differen
 third of it, and is, with its whole interval, larger than twice the systematic error. That is what
 the operations of one framework differ by between its two engines, which are the same operations.
 Nothing is named if operations took longer as a unit than their case did, or if other programs took
-a fifth or more of the cores. `benchmarks/harness/planted_faults.py` counts how often planted faults
+a fifth or more of the cores. `benchmarks/trust/planted_faults.py` counts how often planted faults
 are named by their part and by no other.
 """
 

@@ -8,8 +8,8 @@ for every distribution (Hettmansperger and Sheather 1986, Confidence intervals b
 order statistics). Up to five processes even the lowest and the highest value enclose it too seldom,
 so their range is stretched.
 
-benchmarks/self_test.py counts how often a cell's interval misses the true median: less than once in
-twenty. How far two cells are apart, `differences` says.
+benchmarks/trust/self_test.py counts how often a cell's interval misses the true median: less than
+once in twenty. How far two cells are apart, `differences` says.
 """
 
 import math

@@ -13,8 +13,8 @@ apart than that is judged by them instead (`noise_of_experiment`). One pair tell
 One process in fifty is disturbed far beyond the others. Of four pairs or more the farthest one is
 moved in, so that it does not hide what the rest show.
 
-benchmarks/self_test.py counts how often a cell that is compared with itself is called different:
-less than once in twenty, with two processes too.
+benchmarks/trust/self_test.py counts how often a cell that is compared with itself is called
+different: less than once in twenty, with two processes too.
 """
 
 import math
@@ -38,7 +38,7 @@ Verdict = Literal["faster", "slower", "no difference shown", "too few runs"]
 USUAL_DEVIATION = 0.03
 """The standard deviation of the logarithms of a time in several processes, usually.
 
-An experiment may have one of its own; `python -m benchmarks.harness.deviations` fits them.
+An experiment may have one of its own; tests/benchmarks/test_deviations.py fits them.
 """
 USUAL_FREEDOM = 2.0
 """The degrees of freedom of the usual deviation: how much it weighs beside that of the pairs."""

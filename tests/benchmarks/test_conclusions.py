@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,39 +10,60 @@ import pytest
 from click.testing import CliRunner
 
 from backends.registry.variants import all_variants, found_on
-from benchmarks import processes
-from benchmarks.experiments import exercises, timelines
-from benchmarks.experiments.variants import SHOWN, contrasts
-from benchmarks.harness import environments
-from benchmarks.harness.findings import RESULTS, read_json
+from benchmarks.__main__ import command_of
+from benchmarks.harness import runs
+from benchmarks.harness.results import RESULTS, read_json
 from benchmarks.harness.side_by_side import Measured, Variant
+from benchmarks.measurements import (
+    abstraction,
+    allreduce,
+    environments,
+    exercises,
+    growth,
+    jax_devices,
+    network,
+    processes,
+    speed,
+    variants,
+)
+from benchmarks.measurements.variants import SHOWN, contrasts
+from benchmarks.tables import timelines
 from parallel_core.system.subprocesses import Outcome
 from tests.benchmarks.harness.test_side_by_side import measured
 from tests.conftest import FRAMEWORKS
 from tests.parallel_core.comparison.made_up import parallel, result
 
-OLD = ("abstraction", "allreduce", "experiments/variants")
-"""Whose stored results say more than the benchmarks do now."""
-NEW = ("jax-devices", "training/growth", "training/speed")
-SINCE = {
+STORED = {
+    "abstraction": abstraction,
+    "allreduce": allreduce,
+    "experiments/variants": variants,
+    "jax-devices": jax_devices,
+    "training/growth": growth,
+    "training/speed": speed,
+    "training/network": network,
+}
+"""By file; some say more than is measured now."""
+ON_OLDER_MACHINE = ("training/network",)
+RENAMED = {
     "stream there": "one TCP stream",
     " 4096 B": " 4 KiB",
     " 1000000 B": " 1 MB",
     " 100000000 B": " 100 MB",
+    "mxnet book": "mxnet's own",
+    "mxnet kvstore": "kvstore's own",
+    "torch book": "torch's own",
 }
 """What is written in another way since some of them were measured."""
-STORED = [
-    *(("epyc-avx512-2-cores", name) for name in (*OLD, *NEW)),
-    ("epyc-2-cores", "training/network"),
-]
 
 
-def stored_document(machine: str, name: str) -> dict[str, Any]:
-    """Return what a benchmark stored, in today's words."""
-    text = (RESULTS / machine / f"{name}.json").read_text()
-    for old, new in SINCE.items():
+def stored_document(file: str) -> dict[str, Any]:
+    """Return what a measurement stored, in today's words."""
+    machine = "epyc-2-cores" if file in ON_OLDER_MACHINE else "epyc-avx512-2-cores"
+    text = (RESULTS / machine / f"{file}.json").read_text()
+    for old, new in RENAMED.items():
         text = text.replace(old, new)
-    return json.loads(text)
+    document: dict[str, Any] = json.loads(text)
+    return document
 
 
 class StoredProcesses:
@@ -54,7 +74,6 @@ class StoredProcesses:
             title: [Measured(**fields) for fields in processes]
             for title, processes in document["processes"].items()
         }
-        *_, self.of_last = self.left.values()
 
     def take_turns(self, variants: Sequence[Variant], *_: int) -> dict[str, list[Measured]]:
         """Return what each variant's processes gave."""
@@ -63,45 +82,42 @@ class StoredProcesses:
     def take(self, variant: str) -> list[Measured]:
         """Return what a variant's processes gave, which no other variant gets."""
         # Frameworks have variants of the same names, and come in order.
-        titles = [title for title in self.left if title.endswith(variant)]
-        # What is said of a variant that is newer is not looked at.
-        return self.left.pop(titles[0]) if titles else self.of_last
+        title = next(title for title in self.left if title.endswith(variant))
+        return self.left.pop(title)
 
 
-@pytest.mark.parametrize(("machine", "name"), STORED)
+@pytest.mark.parametrize("file", STORED)
 def test_stored_findings_follow_from_what_the_processes_gave(
-    machine: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = stored_document(machine, name)
+    stored = stored_document(file)
     processes = StoredProcesses(stored)
-    module: Any = import_module(f"benchmarks.{name.replace('/', '.').replace('-', '_')}")
+    module = STORED[file]
     monkeypatch.setattr(module, "take_turns", processes.take_turns)
     monkeypatch.setattr(module, "measured_over", lambda *_: processes.left, raising=False)
     arguments = ["--out", str(tmp_path)]
-    if name.endswith("variants"):
+    if module is variants:
         for framework in FRAMEWORKS:
             arguments += ["--python", f"{framework}={sys.executable}"]
-    done = CliRunner().invoke(module.main, arguments)
+    done = CliRunner().invoke(command_of(module.MEASUREMENT), arguments)
     assert done.exit_code == 0, done.output
 
-    document = read_json(tmp_path / f"{name}.json")
-    findings = {finding["name"]: finding for finding in document["findings"]}
-    for stored_finding in stored["findings"]:
-        finding_name = stored_finding["name"]
-        if name in OLD and finding_name not in findings:
-            continue
-        finding = findings[finding_name]
+    document = read_json(tmp_path / f"{file}.json")
+    stored_findings = {finding["name"]: finding for finding in stored["findings"]}
+    assert document["findings"]
+    for finding in document["findings"]:
         # By how bounds are drawn now, some are others, and so may be verdicts.
-        assert finding["estimate"] == pytest.approx(stored_finding["estimate"]), finding_name
-        assert finding["unit"] == stored_finding["unit"], finding_name
-        assert finding["target"] == stored_finding["target"], finding_name
-    if name == "training/network":
+        stored_finding = stored_findings[finding["name"]]
+        assert finding["estimate"] == pytest.approx(stored_finding["estimate"]), finding["name"]
+        assert finding["unit"] == stored_finding["unit"], finding["name"]
+        assert finding["target"] == stored_finding["target"], finding["name"]
+    if module is network:
         row = "| 10 Gbit/s | after | 4,434 | 7.5 ms (13 %) | 4,649 | 4.7 ms (8.5 %) |"
         (note,) = document["notes"]
         assert row in note.splitlines()
     else:
         assert document["notes"] == []
-    assert (tmp_path / f"{name}.svg").exists() == (name == "training/growth")
+    assert (tmp_path / f"{file}.svg").exists() == (module is growth)
 
 
 def test_sums_between_processes_are_held_against_the_stream_of_the_same_process() -> None:
@@ -111,11 +127,9 @@ def test_sums_between_processes_are_held_against_the_stream_of_the_same_process(
         return measured(**{"native, 1 MB": sums, "one TCP stream, 1 MB": (1e-3 * drift,)})
 
     drifting = [process(1.0), process(3.0), process(2.0)]
-    duration, speed, stream_speed, share = processes.of_sums("gloo", drifting, [10**6])
+    duration, share = processes.findings_of("gloo", 10**6, drifting)
     assert duration.interval.estimate == pytest.approx(4000)
     assert duration.unit == "μs"
-    assert speed.interval.estimate == pytest.approx(0.25)
-    assert stream_speed.interval.estimate == pytest.approx(0.5)
     # The machine drifts; the ratio does not.
     assert share.interval.low == pytest.approx(50)
     assert share.interval.high == pytest.approx(50)
@@ -132,30 +146,19 @@ def test_every_setting_of_variants_on_cpus_is_shown() -> None:
     assert {contrast.setting for contrast in contrasts()} == settings_on_cpus
 
 
-@pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands that were to measure exercises, in place of which a wrong result is written."""
-    invalid = result(parallel("torch"), {"on all together": 1.0}, problems=("It cannot be.",))
-    commands: list[list[str]] = []
-
-    async def supervise(command: Sequence[str], *_: object) -> Outcome:
-        commands.append(list(command))
-        path = Path(command[command.index("--json") + 1])
-        path.write_text(json.dumps(invalid.as_json()))
-        return Outcome(1, "A table\n", "", timed_out=False)
-
-    monkeypatch.setattr(exercises, "supervise", supervise)
-    return commands
-
-
 def test_a_result_of_an_exercise_is_kept_with_its_problems_and_without_raw_values(
-    commands: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept = exercises.run_once("independent-ops", "torch sync", {"size": 80})
-    (command,) = commands
-    assert " ".join(command[3:]).startswith(
-        "parallel_core run independent-ops --backend torch --engine sync --size 80 --json "
-    )
+    invalid = result(parallel("torch"), {"on all together": 1.0}, problems=("It cannot be.",))
+    asked: list[str] = []
+
+    def run_experiment(*words: str) -> tuple[Outcome, dict[str, Any]]:
+        asked.extend(words)
+        return Outcome(1, "", "", timed_out=False), invalid.as_json()
+
+    monkeypatch.setattr(exercises, "run_experiment", run_experiment)
+    kept = exercises.run_once("independent-ops", "torch", {"size": 80})
+    assert asked == ["independent-ops", "--backend", "torch", "--size", "80"]
     assert kept["problems"] == ["It cannot be."]
     assert kept["cases"] == []
     assert "environment" not in kept
@@ -173,18 +176,29 @@ def test_all_sides_of_an_exercise_get_the_sizes_that_the_first_result_has(
         return {"parameters": {"size": 80, "rounds": 5}}
 
     monkeypatch.setattr(exercises, "run_once", run_once)
-    monkeypatch.setattr(exercises, "SIDES", ("mxnet", "torch", "torch sync"))
+    monkeypatch.setattr(exercises, "SIDES", ("mxnet", "torch", "jax"))
     sides = list(exercises.run_on_sides("parallel"))
-    assert sides == ["mxnet", "torch", "torch sync"]
+    assert sides == ["mxnet", "torch", "jax"]
     assert sizes_of_runs == [{}, {}, {"size": 80}]
 
 
-def test_a_run_without_a_result_is_kept_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(*_: object) -> Outcome:
-        return Outcome(2, "", "parallel-core: not installed\n", timed_out=False)
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome(2, "", "parallel-core: not installed\n", timed_out=False),
+        Outcome(0, '{"metrics": {}}', "", timed_out=True),
+    ],
+    ids=["refused", "killed"],
+)
+def test_a_run_without_a_result_is_kept_with_the_reason(
+    outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def supervise(*_: object) -> Outcome:
+        return outcome
 
-    monkeypatch.setattr(exercises, "supervise", refuse)
-    assert exercises.run_once("overlap", "jax", {}) == {"failed": "not installed"}
+    monkeypatch.setattr(runs, "supervise", supervise)
+    kept = exercises.run_once("overlap", "jax", {})
+    assert kept == {"failed": outcome.reason(runs.DEADLINE)}
 
 
 def test_a_comparison_without_traces_has_no_picture(tmp_path: Path) -> None:
@@ -216,10 +230,11 @@ def test_an_environment_is_tried_and_replaces_what_was_known_of_its_versions(
     python = tmp_path / "python"
     python.write_text(PYTHON)
     python.chmod(0o755)
+    command = command_of(environments.MEASUREMENT)
     for _ in range(2):
-        done = CliRunner().invoke(environments.main, [str(python), "--out", str(tmp_path)])
+        done = CliRunner().invoke(command, [str(python), "--out", str(tmp_path)])
         assert done.exit_code == 0, done.output
-    (tried,) = json.loads((tmp_path / environments.NAME).read_text())["environments"]
+    (tried,) = read_json(tmp_path / "environments.json")["environments"]
     assert tried["versions"] == {"python": "3.13.0", "torch": "2.13.0", "numpy": "2.5.5"}
     assert tried["tests"] == {
         "passed": 20,

@@ -155,7 +155,7 @@ IMAGES = {"images_per_second", "plain_images_per_second"}
 FIGURES = {
     "copies": {"to_device", "to_host"},
     "units": {"small_units_speedup", "plain_small_units_speedup", "ours / plain"},
-    "launch": {"ours / plain", "with an event / plain"},
+    "launch": {"ours / plain"},
     "training": {"ours / plain", *IMAGES},
     "replayed": {"ours / plain graph", *IMAGES},
 }

@@ -10,80 +10,59 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from benchmarks.self_test import (
+from benchmarks.trust.self_test import (
     NOISES,
-    OF_REASONS,
-    REQUIRED,
-    Rates,
+    Counts,
     coverage,
-    coverage_table,
-    page,
+    findings_of_coverage,
+    findings_of_rates,
     synthetic,
 )
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.formulas import Formula, interval_of, ratio
 from parallel_core.measurement.result import Case
-from tests.parallel_core.comparison.made_up import MACHINE, result
+from tests.parallel_core.comparison.made_up import result
 
 TRIALS = 60
+REQUIRED, OF_REASONS = 0.95, 0.9
+"""Shares of right verdicts, and of right reasons."""
 
 
 @pytest.fixture(scope="module")
-def rates() -> Rates:
-    """Return what the full count begins with, at the number of rounds that a comparison takes."""
+def rates() -> Counts:
+    """Return the full count's kind of cells of which targets are set, with fewer cells."""
     return synthetic("usual", 5, TRIALS)
 
 
-def test_few_verdicts_are_wrong(rates: Rates) -> None:
+def test_few_verdicts_are_wrong(rates: Counts) -> None:
     assert rates["compared"] == TRIALS
     assert rates["found"] >= REQUIRED * TRIALS
     assert rates["false"] <= (1 - REQUIRED) * TRIALS
 
 
 @pytest.mark.parametrize("reason", ["neither", "kernels_only", "queue_only"])
-def test_slow_operations_and_queues_are_named_by_their_own_part(rates: Rates, reason: str) -> None:
+def test_slow_operations_and_queues_are_named_by_their_own_part(rates: Counts, reason: str) -> None:
     assert rates[reason] >= OF_REASONS * TRIALS
 
 
-def rows(*shown: Rates) -> list[str]:
-    """Return the rows of the table that the page shows of counts."""
-    text = page({"machine": MACHINE, "rates": shown, "trials": {}})
-    _header, _line, *table_rows = [line for line in text.splitlines() if line.startswith("| ")]
-    return table_rows
+def test_targets_are_set_of_the_usual_noise_at_the_default_rounds() -> None:
+    counts = {"compared": 200, "false": 5, "found": 190, "neither": 1, "kernels_only": 2}
+    counts |= {"queue_only": 3}
+    default = {"name": "synthetic, usual noise", "rounds": 5, **counts}
+    findings = [*findings_of_rates([default, {**default, "rounds": 2}])]
+    assert [finding.interval.estimate for finding in findings] == 2 * [2.5, 95.0, 0.5, 1.0, 1.5]
+    of_default, of_two_rounds = findings[:5], findings[5:]
+    assert [str(finding.target) for finding in of_default] == ["≤ 5", "≥ 95", *3 * ["≥ 90"]]
+    assert [finding.target for finding in of_two_rounds] == 5 * [None]
 
 
-def test_old_counts_are_shown_without_reasons() -> None:
-    old = {"name": "synthetic, usual noise", "rounds": 5, "compared": 200, "false": 0, "found": 198}
-    assert rows(old) == [
-        "| synthetic, usual noise | 5 | 200 | 0 % (0 %–1.9 %) | 99 % (96 %–100 %) |"
-    ]
-
-
-def test_a_reason_that_was_not_planted_has_no_share(rates: Rates) -> None:
-    without_queue = {
-        "name": "real, torch async",
-        "rounds": 5,
-        "compared": 40,
-        "false": 2,
-        "found": 38,
-        "neither": 36,
-        "kernels_only": 30,
-        "queue_only": None,
-    }
-    synthetic_row, real_row = rows(rates, without_queue)
-    assert synthetic_row.count("|") == real_row.count("|") == 9
-    assert real_row.endswith("| 90 % (77 %–96 %) | 75 % (60 %–86 %) | – |")
-
-
-def test_the_coverage_of_single_cells_has_a_row_for_each_number_of_processes() -> None:
-    counts = [coverage(name, processes, cells=400) for processes in (5, 7) for name in NOISES]
-    for count in counts:
+def test_intervals_of_single_cells_hold_the_true_median() -> None:
+    counts = [coverage(noise, processes, 400) for processes in (5, 7) for noise in NOISES]
+    for count, finding in zip(counts, findings_of_coverage(counts), strict=True):
         assert count["below"] + count["above"] <= 0.1 * count["cells"]
-    *_, row_of_5, row_of_7 = coverage_table(counts).splitlines()
-    assert row_of_5.split()[1] == "5"
-    assert row_of_7.split()[1] == "7"
-    assert row_of_5.count("missed below") == len(NOISES)
+        missed = 100 * (count["below"] + count["above"]) / count["cells"]
+        assert finding.interval.estimate == pytest.approx(100 - missed)
 
 
 class Truth(NamedTuple):

@@ -174,7 +174,8 @@ class _Counting:
         if not asks or not is_known or threads_per_device > 1 or not seconds:
             return 0
         needed = math.ceil(WATCHED_SECONDS / seconds * len(self.repetitions))
-        return needed - len(self.repetitions) if needed <= MOST_WATCHED else 0
+        missing_repetitions = max(0, needed - len(self.repetitions))
+        return missing_repetitions if needed <= MOST_WATCHED else 0
 
     def running(self, threads_per_device: int) -> float | None:
         """Return the share of the operations' time in which threads ran or had no core.

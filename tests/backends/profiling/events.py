@@ -1,6 +1,6 @@
 """Events of Chrome traces, made up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from backends.profiling import Trace
@@ -39,3 +39,38 @@ def event_of(phase: str, name: str, time: float, **more: Any) -> Event:
 def spans(trace: Trace) -> list[tuple[str, float, float]]:
     """Return the names of slices and their times in microseconds."""
     return [(span.name, span.start / 1000, span.end / 1000) for span in trace.slices]
+
+
+def torch_events(count: int) -> Iterator[Event]:
+    """Make operators of PyTorch that follow each other on three threads."""
+    for number in range(count):
+        more = {"tid": number % 3, "args": {"External id": number, "Ev Idx": number}}
+        yield complete(f"aten::operator_{number % 50}", EPOCH + 7 * number, **more)
+
+
+def mxnet_events(count: int) -> Iterator[Event]:
+    """Make begins of MXNet's operators, each with its end behind it, on two devices."""
+    for number in range(count):
+        operator, is_end = divmod(number, 2)
+        name = f"operator_{operator % 50}"
+        yield event_of("BE"[is_end], name, EPOCH + 7 * number, pid=1 + operator % 2)
+
+
+def gpu_events(count: int) -> Iterator[Event]:
+    """Make operators, the calls in them, flows, and kernels; every twentieth kernel is NCCL's, on
+    another stream.
+    """
+    for number in range(1, count // 5 + 1):
+        start = EPOCH + 30 * number
+        args = {"External id": number, "correlation": number}
+        stream = {"pid": 0, "tid": 7}
+        kernel, duration = f"void kernel_{number % 50}<float, 4>(int)", 20
+        if number % 20 == 0:
+            stream["tid"] = 20
+            kernel, duration = "ncclDevKernel_AllReduce_Sum_f32", 200
+        flow = {"id": number, "cat": "ac2g"}
+        yield complete(f"aten::operator_{number % 50}", start, 24, args=args)
+        yield complete("cudaLaunchKernel", start + 1, 4, cat="cuda_runtime", args=args)
+        yield event_of("s", "ac2g", start + 1, **flow)
+        yield complete(kernel, start + 12, duration, cat="kernel", args=args, **stream)
+        yield event_of("f", "ac2g", start + 12, bp="e", **flow, **stream)

@@ -5,6 +5,7 @@ little memory.
 import gzip
 import json
 import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,8 +16,18 @@ from hypothesis import strategies as st
 from backends.profiling import trace_events
 from backends.profiling.chrome_trace import read_trace
 from backends.profiling.slices import Trace
-from benchmarks.trace_reading import write_events
-from tests.backends.profiling.events import EPOCH, HASH, Event, Read, complete, event_of, spans
+from tests.backends.profiling.events import (
+    EPOCH,
+    HASH,
+    Event,
+    Read,
+    complete,
+    event_of,
+    gpu_events,
+    mxnet_events,
+    spans,
+    torch_events,
+)
 
 A, B = json.dumps(complete("a")), json.dumps(complete("b", 9))
 LIST = f"[{A}, {B}]"
@@ -290,19 +301,23 @@ def test_nested_begins_and_ends_are_complete_events_in_other_words(
 
 
 @pytest.mark.parametrize(
-    ("form", "count", "name_of_last", "start_of_last_us"),
+    ("make", "count", "name_of_last", "start_of_last_us"),
     [
-        ("torch", 50_000, "aten::operator_49", 7 * 49_999),
-        ("mxnet", 25_000, "operator_49", 7 * 49_998),
-        ("gpu", 30_000, "ncclDevKernel_AllReduce_Sum_f32", 30 * 9_999 + 12),
+        (torch_events, 50_000, "aten::operator_49", 7 * 49_999),
+        (mxnet_events, 25_000, "operator_49", 7 * 49_998),
+        (gpu_events, 30_000, "ncclDevKernel_AllReduce_Sum_f32", 30 * 9_999 + 12),
     ],
+    ids=["torch", "mxnet", "gpu"],
 )
 def test_a_long_file_is_read_in_little_memory(
-    tmp_path: Path, form: str, count: int, name_of_last: str, start_of_last_us: int
+    tmp_path: Path,
+    make: Callable[[int], Iterator[Event]],
+    count: int,
+    name_of_last: str,
+    start_of_last_us: int,
 ) -> None:
     path = tmp_path / "trace.json"
-    with path.open("wb") as stream:
-        write_events(stream, 50_000, form)
+    path.write_text(json.dumps({"traceEvents": list(make(50_000))}, indent=1))
     tracemalloc.start()
     try:
         trace = read_trace(path)

@@ -50,7 +50,7 @@ for turn in turns:
         problems = ["it was too fast"]
     seconds.append(turn + 10 * first_core)
 answer = {
-    "cases": [{"name": case, "seconds": seconds} for case in ("epoch", "processor")],
+    "cases": [{"name": "epoch", "seconds": seconds}],
     "metrics": {"core": first_core},
     "versions": {},
     "problems": problems,
@@ -99,8 +99,7 @@ def test_rounds_are_interleaved_a_core_changes_with_them_and_the_slower_process_
     assert cores_of_rounds == [first_core, second_core]
     for process in processes[on_each_core]:
         slower_process = tuple(turn + 10 * second_core for turn in turns)
-        both_processes = tuple(2 * turn + 10 * (first_core + second_core) for turn in turns)
-        assert process.seconds == {"epoch": slower_process, "processor": both_processes}
+        assert process.seconds == {"epoch": slower_process}
 
 
 @two_cores

@@ -1,0 +1,1 @@
+"""What is measured of speed, memory and schedules: a module for each measurement."""

@@ -1,0 +1,46 @@
+"""Draw the README's timelines of `overlap` from a comparison with traces.
+
+parallel-core compare --backends mxnet,mxnet-as-shipped,torch,jax --rounds 5 --out DIR
+python -m benchmarks.tables.timelines DIR
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from benchmarks.harness.results import measured_on, results_folder, write_text
+from parallel_core.comparison.analysis import analyse
+from parallel_core.comparison.storage import read_comparison, saved_timelines
+from parallel_core.report.charts import timelines_chart
+from parallel_core.report.plots.svg import titled
+
+TITLE = "Copies hide under matrix multiplications only if an engine has queues"
+DRAWN = ("mxnet", "torch")
+"""The frameworks whose timelines are drawn, if they were compared: four can be read."""
+WIDTH, LANES = 460.0, 320.0
+"""Pixels, of the whole and of the lanes: few enough to be read on a telephone."""
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=results_folder)
+def main(folder: Path, out: Path) -> None:
+    """Write OUT/timelines.svg, of the comparison in FOLDER."""
+    comparison = read_comparison(folder)
+    analysed = {part.experiment.name: part for part in analyse(comparison).experiments}
+    overlap = analysed["overlap"]
+    cells = tuple(cell for cell in overlap.cells if cell.cell.backend in DRAWN)
+    chart = None
+    if timeline_of := saved_timelines(folder):
+        chart, _ = timelines_chart(replace(overlap, cells=cells), timeline_of)
+    if chart is None:
+        raise click.ClickException(f"{folder} has no traces: compare without --no-traces")
+    machine = measured_on({"machine": {**comparison.machine, "utc": comparison.utc}})
+    source = f"{machine}; one repetition under the profiler"
+    picture = titled(replace(chart, lanes_width=LANES), TITLE, source, width=WIDTH)
+    write_text(out / "timelines.svg", picture.decode())
+
+
+if __name__ == "__main__":
+    main()

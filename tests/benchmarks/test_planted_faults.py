@@ -1,0 +1,100 @@
+"""Planted faults: their backends are right but for the fault, and what is counted of them."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backends.registry.files import FILES
+from benchmarks.trust import planted_faults
+from benchmarks.trust.planted_backends import OVER, OneQueue, Planted
+from benchmarks.trust.planted_faults import FAULTS, counts, judged, plant
+from parallel_core.comparison.cells import Cell
+from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.result import Result
+from tests.parallel_core.comparison.made_up import result
+from tests.parallel_core.comparison.test_account import PARTS, made_of
+
+BACKENDS = [fault.backend for fault in FAULTS.values() if fault.backend]
+
+
+@pytest.mark.parametrize("planted", BACKENDS)
+def test_a_backend_with_a_fault_computes_what_numpy_does(
+    planted: type[Planted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(OVER, "numpy")
+    backend = planted(2, "cpu", "sync", 1)
+    assert backend.name == planted.__name__
+    first_device = backend.devices[0]
+    matrix = np.arange(4, dtype=np.float32).reshape(2, 2)
+    for device in backend.devices:
+        x = backend.asarray(matrix, device)
+        if planted is OneQueue:
+            product = backend.ops.matmul(x, x)
+        else:
+            product = backend.launch(backend.ops.matmul, x, x)
+        np.testing.assert_array_equal(backend.to_numpy(product), matrix @ matrix)
+        copy = backend.copy_to(x, first_device)
+        np.testing.assert_array_equal(backend.to_numpy(copy), matrix)
+
+
+def test_processes_find_the_backends_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    # They are set again by what is tested, and taken away at the end.
+    for variable in (OVER, FILES):
+        monkeypatch.setenv(variable, "")
+    plant("numpy")
+    options = {"backend": "Twice", "engine": "sync", "size": 8, "rounds": 1}
+    measured = measure_elsewhere("parallel", options)
+    assert measured.backend["name"] == "Twice"
+    assert measured.problems == ()
+
+
+PARALLEL = Cell("parallel", "torch", "async")
+
+
+@pytest.fixture
+def judgement() -> dict[str, Any]:
+    """What is said of a fault by which all operations of a second take 0.6 s more."""
+    without_fault = made_of(PARALLEL, 1.0, PARTS)
+    with_fault = made_of(PARALLEL, 1.6, PARTS | {"operations": 1.2})
+    return judged("twice", with_fault.results, {"parallel": without_fault})
+
+
+def test_the_part_that_grew_is_named(judgement: dict[str, Any]) -> None:
+    assert judgement["named"] == ["operations"]
+    assert judgement["longer_seconds"] == pytest.approx(0.6, rel=0.01)
+    assert judgement["seconds"] == pytest.approx(judgement["planted_seconds"], rel=0.01)
+
+
+def test_trials_are_counted_in_which_the_planted_part_was_named(judgement: dict[str, Any]) -> None:
+    named_in_trials = (["operations"], ["operations", "rest"], ["rest", "operations"], [])
+    trials = []
+    for named in named_in_trials:
+        of_trial = {**judgement, "named": named}
+        trials.append(dict.fromkeys(FAULTS, of_trial))
+    rows = dict(zip(FAULTS, counts(trials), strict=True))
+    assert rows["twice"][2:4] == ["2 of 4", "2 of 4"]
+    assert rows["neighbour"][2] == "1 of 4"
+
+
+def test_a_neighbour_spins_only_beside_what_it_disturbs(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    @contextmanager
+    def spinning(processes: int) -> Iterator[None]:
+        events.append(f"{processes} begins")
+        yield
+        events.append("it ends")
+
+    def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
+        events.append(" ".join(backend for backend, _ in cells))
+        return [result(Cell(experiment, "any", "async"), {"a": 1.0}) for _, experiment in cells]
+
+    monkeypatch.setattr(planted_faults, "measured", measured)
+    monkeypatch.setattr(planted_faults, "spinning", spinning)
+    monkeypatch.setattr(planted_faults, "judged", lambda name, *_: name)
+    judged_faults = planted_faults.trial("numpy", 1, ["twice", "neighbour"])
+    assert judged_faults == {"twice": "twice", "neighbour": "neighbour"}
+    assert events == ["numpy", "Twice", "1 begins", "numpy", "it ends"]
