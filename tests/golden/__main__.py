@@ -2,7 +2,8 @@
 
 from tests.golden.documents import DOCUMENTS, EXPECTED
 
+documents = {name: make() for name, make in DOCUMENTS.items()}
 for path in EXPECTED.iterdir():
     path.unlink()
-for name, make in DOCUMENTS.items():
-    (EXPECTED / name).write_text(make())
+for name, text in documents.items():
+    (EXPECTED / name).write_text(text)

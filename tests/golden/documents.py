@@ -23,6 +23,7 @@ from parallel_core.comparison.cells import CellResults
 from parallel_core.comparison.storage import RESULT, read_comparison
 from parallel_core.labs import grading
 from parallel_core.measurement.result import Case
+from tests.golden.refusals import refusals
 from tests.tree import ROOT
 
 EXPECTED = Path(__file__).parent / "expected"
@@ -216,6 +217,7 @@ DOCUMENTS: Mapping[str, Callable[[], str]] = {
     "diff.txt": diff,
     "diff.json": diff_json,
     "lab-check.json": lab_json,
+    "refusals.txt": refusals,
     "run.keys": run_keys,
     "compare.keys": compare_keys,
     "profile.keys": profile_keys,

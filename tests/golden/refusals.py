@@ -1,0 +1,75 @@
+"""Commands that are refused, and the line that says so: `expected/refusals.txt` holds both.
+
+To add one, write its line with a `$` there, and let `python -m tests.golden` write the answer.
+"""
+
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+
+from parallel_core.__main__ import message_and_status
+from parallel_core.command_line import cli
+from parallel_core.system.errors import REFUSED
+from parallel_core.system.machine import describe_machine
+from tests.tree import ROOT
+
+FILE = Path(__file__).parent / "expected" / "refusals.txt"
+PROMPT = "$ parallel-core "
+STARTED = [name for name in ("mxnet", "torch") if find_spec(name) is not None]
+"""The frameworks in this environment that run on several processes."""
+STANDING_FOR = {
+    "PYTHON": sys.executable,
+    "TOO_LONG": "x" * 300,
+    "SAVED": str(ROOT / "benchmarks/results/epyc-2-cores"),
+    "MEMORY": f"{describe_machine()['memory_bytes'] / 1e9:.3g} GB",
+    "INSTALLED": f"Installed: {', '.join(STARTED) or 'none'}",
+}
+"""Words in the file, and what each stands for in a command and in an answer."""
+
+
+def refusals() -> str:
+    """Return the file with the answers of today."""
+    answers = []
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        Path("LOOP").symlink_to("LOOP")
+        for line in _commands():
+            answer = refusal_of(_in_full(line))
+            answers.append(f"{PROMPT}{line}\n{_shortened(answer)}\n")
+            assert list(Path().iterdir()) == [Path("LOOP")], f"{line} left a file"
+    return "\n".join(answers)
+
+
+def refusal_of(line: str) -> str:
+    """Return the answer to a command that is refused, which must be in one line."""
+    printed = StringIO()
+    try:
+        with redirect_stdout(printed), redirect_stderr(printed):
+            cli.main(shlex.split(line), prog_name="parallel-core", standalone_mode=False)
+    except (Exception, SystemExit) as error:
+        message, status = message_and_status(error)
+        assert (status, printed.getvalue()) == (REFUSED, ""), line
+        return message
+    raise AssertionError(f"{line} was not refused")
+
+
+def _commands() -> Iterator[str]:
+    for line in FILE.read_text().splitlines():
+        if line.startswith(PROMPT):
+            yield line.removeprefix(PROMPT)
+
+
+def _in_full(text: str) -> str:
+    for word, meaning in STANDING_FOR.items():
+        text = text.replace(word, meaning)
+    return text
+
+
+def _shortened(text: str) -> str:
+    for word, meaning in STANDING_FOR.items():
+        text = text.replace(meaning, word)
+    return text
