@@ -1,25 +1,39 @@
-"""Commands that are refused, and the line that says so: `expected/refusals.txt` holds both.
+"""What is refused, commands and calls, and the line that says so: `expected/refusals.txt`.
 
-To add one, write its line with a `$` there, and let `python -m tests.golden` write the answer.
+To add one, write its line there, after `$ parallel-core` or `>>>`, and let `python -m tests.golden`
+write the answer.
 """
 
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 
+import backends
+from backends import BackendError, Device
+from backends.devices import choose_devices, parse_device, parse_devices
+from backends.registry.variants import check_device_kinds, choose_variants
 from parallel_core.__main__ import message_and_status
 from parallel_core.command_line import cli
-from parallel_core.system.errors import REFUSED
+from parallel_core.system.errors import REFUSED, RequestError
 from parallel_core.system.machine import describe_machine
 from tests.tree import ROOT
 
 FILE = Path(__file__).parent / "expected" / "refusals.txt"
-PROMPT = "$ parallel-core "
+COMMAND, CALL = "$ parallel-core ", ">>> "
+CALLED = {
+    "Device": Device,
+    "check_device_kinds": check_device_kinds,
+    "choose_devices": choose_devices,
+    "choose_variants": choose_variants,
+    "load": backends.load,
+    "parse_device": parse_device,
+    "parse_devices": parse_devices,
+}
+"""What calls in the file use."""
 STARTED = [name for name in ("mxnet", "torch") if find_spec(name) is not None]
 """The frameworks in this environment that run on several processes."""
 STANDING_FOR = {
@@ -37,14 +51,19 @@ def refusals() -> str:
     answers = []
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         Path("LOOP").symlink_to("LOOP")
-        for line in _commands():
-            answer = refusal_of(_in_full(line))
-            answers.append(f"{PROMPT}{line}\n{_shortened(answer)}\n")
+        for line in FILE.read_text().splitlines():
+            if line.startswith(COMMAND):
+                answer = refusal_of_command(_in_full(line.removeprefix(COMMAND)))
+            elif line.startswith(CALL):
+                answer = refusal_of_call(line.removeprefix(CALL))
+            else:
+                continue
+            answers.append(f"{line}\n{_shortened(answer)}\n")
             assert list(Path().iterdir()) == [Path("LOOP")], f"{line} left a file"
     return "\n".join(answers)
 
 
-def refusal_of(line: str) -> str:
+def refusal_of_command(line: str) -> str:
     """Return the answer to a command that is refused, which must be in one line."""
     printed = StringIO()
     try:
@@ -57,10 +76,13 @@ def refusal_of(line: str) -> str:
     raise AssertionError(f"{line} was not refused")
 
 
-def _commands() -> Iterator[str]:
-    for line in FILE.read_text().splitlines():
-        if line.startswith(PROMPT):
-            yield line.removeprefix(PROMPT)
+def refusal_of_call(line: str) -> str:
+    """Return the error of a call that is refused, as Python's interpreter shows it."""
+    try:
+        eval(line, CALLED)
+    except (BackendError, RequestError) as error:
+        return f"{type(error).__name__}: {error}"
+    raise AssertionError(f"{line} was not refused")
 
 
 def _in_full(text: str) -> str:
