@@ -1,4 +1,4 @@
-"""What is refused, commands and calls, and the line that says so: `expected/refusals.txt`.
+"""What is refused or diagnosed, and the line that says so: `expected/refusals.txt`.
 
 To add one, write its line there, after `$ parallel-core` or `>>>`, and let `python -m tests.golden`
 write the answer.
@@ -15,6 +15,7 @@ from pathlib import Path
 import backends
 from backends import BackendError, Device
 from backends.devices import choose_devices, parse_device, parse_devices
+from backends.installation.frameworks import diagnose, diagnose_absence
 from backends.registry.variants import check_device_kinds, choose_variants
 from parallel_core.__main__ import message_and_status
 from parallel_core.command_line import cli
@@ -29,6 +30,8 @@ CALLED = {
     "check_device_kinds": check_device_kinds,
     "choose_devices": choose_devices,
     "choose_variants": choose_variants,
+    "diagnose": diagnose,
+    "diagnose_absence": diagnose_absence,
     "load": backends.load,
     "parse_device": parse_device,
     "parse_devices": parse_devices,
@@ -40,6 +43,7 @@ STANDING_FOR = {
     "PYTHON": sys.executable,
     "TOO_LONG": "x" * 300,
     "SAVED": str(ROOT / "benchmarks/results/epyc-2-cores"),
+    "CHECKOUT": str(ROOT),
     "MEMORY": f"{describe_machine()['memory_bytes'] / 1e9:.3g} GB",
     "INSTALLED": f"Installed: {', '.join(STARTED) or 'none'}",
 }
@@ -55,7 +59,7 @@ def refusals() -> str:
             if line.startswith(COMMAND):
                 answer = refusal_of_command(_in_full(line.removeprefix(COMMAND)))
             elif line.startswith(CALL):
-                answer = refusal_of_call(line.removeprefix(CALL))
+                answer = answer_to_call(line.removeprefix(CALL))
             else:
                 continue
             answers.append(f"{line}\n{_shortened(answer)}\n")
@@ -76,13 +80,12 @@ def refusal_of_command(line: str) -> str:
     raise AssertionError(f"{line} was not refused")
 
 
-def refusal_of_call(line: str) -> str:
-    """Return the error of a call that is refused, as Python's interpreter shows it."""
+def answer_to_call(line: str) -> str:
+    """Return the diagnosis of a call, or its error as Python's interpreter shows it."""
     try:
-        eval(line, CALLED)
+        return str(eval(line, CALLED))
     except (BackendError, RequestError) as error:
         return f"{type(error).__name__}: {error}"
-    raise AssertionError(f"{line} was not refused")
 
 
 def _in_full(text: str) -> str:
