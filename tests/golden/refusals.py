@@ -7,34 +7,55 @@ write the answer.
 import shlex
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 
-import backends
-from backends import BackendError, Device
+from backends import BackendError, Device, load
 from backends.devices import choose_devices, parse_device, parse_devices
-from backends.installation.frameworks import diagnose, diagnose_absence
+from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence
+from backends.installation.kernels import Kernels, Product
+from backends.installation.probe import Probe
 from backends.registry.variants import check_device_kinds, choose_variants
 from parallel_core.__main__ import message_and_status
 from parallel_core.command_line import cli
+from parallel_core.doctor.frameworks import Attempt, examine_kernels
+from parallel_core.doctor.host import examine_settings
 from parallel_core.system.errors import REFUSED, RequestError
 from parallel_core.system.machine import describe_machine
 from tests.tree import ROOT
 
 FILE = Path(__file__).parent / "expected" / "refusals.txt"
+
+
+def slowness(core_type: str, environment: Mapping[str, str]) -> Diagnosis | None:
+    """Return why MXNet multiplies slowly with OpenBLAS's kernels of a type of processor."""
+    kernels = (Kernels("OpenBLAS", "0.3.13", core_type, 1),)
+    fast = Probe("torch", "sync", "2.0", product=Product(512, 100.0))
+    slow = Probe("mxnet", "sync", "1.9.1", kernels=kernels, product=Product(512, 14.5))
+    attempts = (Attempt("torch", (fast,)), Attempt("mxnet", (slow,)))
+    _, of_mxnet = examine_kernels(attempts, environment, {"avx2", "fma"})
+    return of_mxnet.diagnosis
+
+
 COMMAND, CALL = "$ parallel-core ", ">>> "
 CALLED = {
-    "Device": Device,
-    "check_device_kinds": check_device_kinds,
-    "choose_devices": choose_devices,
-    "choose_variants": choose_variants,
-    "diagnose": diagnose,
-    "diagnose_absence": diagnose_absence,
-    "load": backends.load,
-    "parse_device": parse_device,
-    "parse_devices": parse_devices,
+    called.__name__: called
+    for called in (
+        Device,
+        check_device_kinds,
+        choose_devices,
+        choose_variants,
+        diagnose,
+        diagnose_absence,
+        examine_settings,
+        load,
+        parse_device,
+        parse_devices,
+        slowness,
+    )
 }
 """What calls in the file use."""
 STARTED = [name for name in ("mxnet", "torch") if find_spec(name) is not None]
@@ -81,9 +102,10 @@ def refusal_of_command(line: str) -> str:
 
 
 def answer_to_call(line: str) -> str:
-    """Return the diagnosis of a call, or its error as Python's interpreter shows it."""
+    """Return the diagnosis that a call returns, with its code, or the error that it raises."""
     try:
-        return str(eval(line, CALLED))
+        diagnosis = eval(line, CALLED)
+        return f"{diagnosis.code}: {diagnosis}"
     except (BackendError, RequestError) as error:
         return f"{type(error).__name__}: {error}"
 
