@@ -67,7 +67,7 @@ class Diagnosis:
     code: Code = "unknown"
 
     def __str__(self) -> str:
-        return f"{self.cause}: {self.command}"
+        return f"{self.cause}: {self.command}" if self.command else self.cause
 
 
 class InstallationError(BackendError):
