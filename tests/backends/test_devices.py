@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 import backends
 from backends import BackendError, Device
 from backends.devices import (
-    Choice,
     choose_devices,
     cpu_devices,
     parse_device,
@@ -92,10 +91,8 @@ def test_names_are_kept_or_refused(devices: list[Device], kind: str, gpus: int) 
 
 def test_cpus_stand_in_for_a_gpu_that_cannot_be_used_and_it_is_said() -> None:
     choice = choose_devices("mxnet", "auto", 2, 1, 1, NO_CODE)
-    assert choice == Choice(
-        (Device("cpu", 1), Device("cpu", 2)),
-        "gpu:0 is not used, because mxnet cannot compute on it (no code of mxnet for 0)",
-    )
+    assert choice.devices == (Device("cpu", 1), Device("cpu", 2))
+    assert "(no code of mxnet for 0)" in choice.note
 
 
 def test_only_gpus_in_use_are_tried() -> None:

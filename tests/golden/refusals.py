@@ -102,10 +102,10 @@ def refusal_of_command(line: str) -> str:
 
 
 def answer_to_call(line: str) -> str:
-    """Return the diagnosis that a call returns, with its code, or the error that it raises."""
+    """Return what a call says: a sentence, a diagnosis with its code, or the error it raises."""
     try:
-        diagnosis = eval(line, CALLED)
-        return f"{diagnosis.code}: {diagnosis}"
+        said = eval(line, CALLED)
+        return f"{said.code}: {said}" if isinstance(said, Diagnosis) else str(said)
     except (BackendError, RequestError) as error:
         return f"{type(error).__name__}: {error}"
 
