@@ -12,6 +12,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 from backends import BackendError, Device, load
 from backends.devices import choose_devices, parse_device, parse_devices
@@ -23,8 +24,11 @@ from parallel_core.__main__ import message_and_status
 from parallel_core.command_line import cli
 from parallel_core.doctor.frameworks import Attempt, examine_kernels
 from parallel_core.doctor.host import examine_settings
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED, RequestError
 from parallel_core.system.machine import describe_machine
+from tests.parallel_core.experiments.small import small
 from tests.tree import ROOT
 
 FILE = Path(__file__).parent / "expected" / "refusals.txt"
@@ -38,6 +42,12 @@ def slowness(core_type: str, environment: Mapping[str, str]) -> Diagnosis | None
     attempts = (Attempt("torch", (fast,)), Attempt("mxnet", (slow,)))
     _, of_mxnet = examine_kernels(attempts, environment, {"avx2", "fma"})
     return of_mxnet.diagnosis
+
+
+def run(experiment: str, devices: int = 3, **options: Any) -> Result:
+    """Run an experiment on NumPy, as small as it can be but for some options."""
+    backend = load("numpy", devices, "cpu", threads_per_device=1)
+    return EXPERIMENTS[experiment].run(backend, **{**small(experiment), **options})
 
 
 COMMAND, CALL = "$ parallel-core ", ">>> "
@@ -54,6 +64,7 @@ CALLED = {
         load,
         parse_device,
         parse_devices,
+        run,
         slowness,
     )
 }
