@@ -5,6 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 TOOLS := .venv/tools-ready
+LIGHT := .venv-tools
 SPHINX := .venv/docs-ready
 LANGUAGES := ko vi zh_CN
 CU112 := .venv-cu112
@@ -37,11 +38,26 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two targets install into one environment.
 .NOTPARALLEL:
 
-.PHONY: demo test test-long conformance test-cu112 test-jax test-matrix bench gpu notebooks docs translations lint clean
+.PHONY: demo tools check test test-long conformance test-cu112 test-jax test-matrix bench gpu notebooks docs translations lint clean
 
 # Four minutes, on a slow machine too. It needs the frameworks alone; all else needs the tools as well.
 demo: $(READY) $(APART)
 	$(BIN)/parallel-core compare --quick --backends $(COMPARED)
+
+# Two minutes from a fresh clone, for a change that needs no framework: lint, types, and the tests that pass without one.
+# Left out are those of frameworks, those that measure, train or grade on NumPy, and those that need further packages.
+LEFT_OUT := backends/conformance backends/jax backends/mxnet backends/torch benchmarks docs $(addprefix parallel_core/, \
+  experiments jobs labs training)
+tools: lint
+	$(LIGHT)/bin/$(PYTEST) -n 2 -m 'not long' $(LEFT_OUT:%=--ignore=tests/%)
+
+# The tests of one module, FILE=parallel_core/terminal/trace.py, and of what commands say: with frameworks, if they are
+# installed for the tests.
+CHECKING := $(if $(wildcard $(TOOLS)),.venv,$(LIGHT))
+check: $(if $(wildcard $(TOOLS)),$(TOOLS),$(LIGHT)/ready)
+	@test -f '$(FILE)' || { $(SAY) 'make check FILE=parallel_core/terminal/trace.py'; exit 2; }
+	$(CHECKING)/bin/ruff check $(FILE)
+	$(CHECKING)/bin/$(PYTEST) -n 2 -m 'not long' $$($(CHECKING)/bin/python -m tests.tree $(FILE))
 
 # MXNet reads its engine at import, so each engine has processes of its own. Many tests wait for processes that they
 # start: while the asynchronous engine's three workers do, the synchronous engine's one takes their cores.
@@ -120,13 +136,14 @@ translations: $(SPHINX)
 	$(BIN)/sphinx-intl update --pot-dir docs/_build/gettext --locale-dir docs/locales --line-width 120 --no-obsolete \
 	  $(LANGUAGES:%=--language %)
 
-lint: $(TOOLS)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+# PyTorch's own types are checked where it is installed: .venv/bin/mypy.
+lint: $(LIGHT)/ready
+	$(LIGHT)/bin/ruff check .
+	$(LIGHT)/bin/ruff format --check .
+	$(LIGHT)/bin/mypy
 
 clean:
-	rm -rf .venv $(CU112) $(JAX) $(MXNET) docs/_build
+	rm -rf .venv $(LIGHT) $(CU112) $(JAX) $(MXNET) docs/_build
 
 $(CU112)/driver/libcuda.so.1: tests/backends/installation/driver_without_gpus.c | $(CU112)/ready
 	@mkdir -p $(@D)
@@ -134,7 +151,8 @@ $(CU112)/driver/libcuda.so.1: tests/backends/installation/driver_without_gpus.c 
 
 $(TOOLS): $(READY)
 $(READY): EXTRAS := $(FRAMEWORKS)
-$(TOOLS): EXTRAS := $(FRAMEWORKS),test,dev
+$(TOOLS): EXTRAS := $(FRAMEWORKS),test,tools,dev
+$(LIGHT)/ready: EXTRAS := tools
 $(SPHINX): EXTRAS := docs
 $(CU112)/ready: EXTRAS := mxnet-cu112,test
 $(JAX)/ready: EXTRAS := jax,test
@@ -143,7 +161,7 @@ WITH = $(PYTHON)
 $(CU112)/ready $(MXNET)/ready: WITH = $(or $(PYTHON_3_11),python3.11)
 $(JAX)/ready: PINS := sed 's/^numpy==1[^;]*/numpy==$(NUMPY_FOR_JAX)/' constraints.txt
 # Python compiles a module when it is first imported, and keeps that: of most modules that are installed, none is.
-$(READY) $(TOOLS) $(SPHINX) $(CU112)/ready $(JAX)/ready $(MXNET)/ready: setup.cfg pyproject.toml constraints.txt
+$(READY) $(TOOLS) $(LIGHT)/ready $(SPHINX) $(CU112)/ready $(JAX)/ready $(MXNET)/ready: setup.cfg pyproject.toml constraints.txt
 	@$(WITH) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { $(SAY) '$(WITH) is not Python 3.11 or later: make PYTHON=/path/to/python3'; exit 1; }
 	@$(WITH) -c 'import ensurepip, venv' 2>/dev/null || \

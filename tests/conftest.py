@@ -131,11 +131,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--engine") == "async":
-        return
-    on_engine = [item for item in items if depends_on_engine(item)]
-    config.hook.pytest_deselected(items=[item for item in items if not depends_on_engine(item)])
-    items[:] = on_engine
+    can_load_any = any(find_spec(name) is not None for name in FRAMEWORKS)
+    takes_all = config.getoption("--engine") == "async"
+    kept, left_out = [], []
+    for item in items:
+        has_framework = can_load_any or not needs_framework(item)
+        has_engine = takes_all or depends_on_engine(item)
+        (kept if has_framework and has_engine else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
+
+def needs_framework(item: pytest.Item) -> bool:
+    """Return whether a test asks for a framework, and would be skipped where none is installed."""
+    # `queueing` says it is PyTorch, which then describes its kernels.
+    asking = {"framework_name", "require", "on_gpus", "queueing"}
+    return not asking.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def depends_on_engine(item: pytest.Item) -> bool:

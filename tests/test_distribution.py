@@ -21,7 +21,7 @@ from tests.tree import ROOT, tracked
 
 pytestmark = pytest.mark.long
 
-LEFT_OUT = (".ci/", ".gitignore")
+LEFT_OUT = (".ci/", ".editorconfig", ".gitignore", ".pre-commit-config.yaml")
 """Of a checkout, what the sdist does not hold."""
 CODE_AND_DATA = {".py", ".pyi", ".typed", ".css", ".js", ".jinja", ".md"}
 

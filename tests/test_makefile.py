@@ -1,4 +1,6 @@
-"""Which environments `make demo` makes, by the Pythons that it finds; nothing is installed."""
+"""Which environments `make demo` makes, by the Pythons that it finds, and which tests `make check`
+runs; nothing is installed.
+"""
 
 import os
 import re
@@ -9,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.tree import nearest_tests
 
 IS_3_11, IS_ANOTHER = "exit 0", "exit 1"
 """What a stand-in for a Python answers when it is asked whether it is Python 3.11."""
@@ -113,3 +117,18 @@ def test_an_environment_that_cannot_be_made_is_one_line(root: Path, tmp_path: Pa
     assert line.startswith(f"parallel-core: cannot write to {tmp_path}/.venv")
     # What make says itself.
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "tests"),
+    [
+        ("parallel_core/terminal/trace.py", "tests/parallel_core/terminal/test_trace.py"),
+        ("backends/protocol.py", "tests/backends/protocol"),
+        ("parallel_core/system/files.py", "tests/parallel_core/system"),
+        ("parallel_core/report/plots/series.py", "tests/parallel_core/report/plots"),
+        ("parallel_core/__main__.py", "tests/parallel_core"),
+        ("tests/test_makefile.py", "tests/test_makefile.py"),
+    ],
+)
+def test_the_tests_of_a_module_are_those_nearest_to_its_name(module: str, tests: str) -> None:
+    assert nearest_tests(Path(module)) == Path(tests)

@@ -35,10 +35,17 @@ def test_every_direct_requirement_is_constrained(root: Path) -> None:
     assert required <= constrained
 
 
+def test_the_hook_before_a_commit_has_the_pinned_ruff(root: Path) -> None:
+    hooks = (root / ".pre-commit-config.yaml").read_text()
+    pinned = re.findall(r"^ruff==.*$", (root / "constraints.txt").read_text(), re.MULTILINE)
+    assert set(re.findall(r"ruff==[\d.]+", hooks)) == set(pinned)
+
+
 def test_git_ignores_what_the_program_and_make_write(root: Path) -> None:
     written = [
         f"{RUNS}/comparison/report.html",
         ".venv/ready",
+        ".venv-tools/ready",
         "docs/_build/html/index.html",
         "dist/parallel_core.whl",
     ]

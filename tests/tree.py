@@ -1,10 +1,14 @@
-"""The tree as git tracks it: what programs and builds leave beside the source is no part of it."""
+"""The tree as git tracks it: what programs and builds leave beside the source is no part of it.
+
+`python -m tests.tree FILE` prints where the tests of a module are.
+"""
 
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ROOT", "tracked"]
+__all__ = ["ROOT", "nearest_tests", "tracked"]
 
 ROOT = Path(__file__).parent.parent
 
@@ -27,3 +31,22 @@ def tracked(*folders: str, suffix: str = "") -> tuple[Path, ...]:
     files = [path for path in paths if path.name.endswith(suffix)]
     # A file that is removed and not yet committed is tracked still.
     return tuple(sorted(file for file in files if file.is_file()))
+
+
+def nearest_tests(path: Path) -> Path:
+    """Return the test file or folder of a module, given by its path from the root.
+
+    Of `system/files.py` that is `tests/system/test_files.py`, else the folder `tests/system/files`,
+    else `tests/system`, and so on upward.
+    """
+    if path.parts[0] == "tests":
+        return path
+    beside = ROOT / "tests" / path.parent
+    for candidate in (beside / f"test_{path.name}", beside / path.stem, beside):
+        if candidate.exists():
+            return candidate.relative_to(ROOT)
+    return nearest_tests(path.parent)
+
+
+if __name__ == "__main__":
+    print(nearest_tests(Path(sys.argv[1])), "tests/golden")

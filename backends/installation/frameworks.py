@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from types import ModuleType
+from typing import Literal
 
 from backends.errors import BackendError
 from backends.protocol import FrameworkSettings
@@ -29,6 +30,32 @@ ROOT = SETUP.parent
 _imported_with: dict[str, FrameworkSettings] = {}
 
 
+Code = Literal[
+    "build-for-cpus",
+    "data-absent",
+    "data-damaged",
+    "driver-missing",
+    "driver-not-loaded",
+    "driver-silent",
+    "driver-too-old",
+    "driver-updated",
+    "gpus-hidden",
+    "libraries-changed",
+    "libraries-missing",
+    "machine-busy",
+    "no-code-for-gpu",
+    "no-framework",
+    "no-gpus-found",
+    "not-installed",
+    "other-nccl",
+    "slow-kernels",
+    "unknown",
+    "variables",
+    "versions",
+]
+"""What a framework or a machine suffers from, for programs: those of `doctor --json` too."""
+
+
 @dataclass(frozen=True)
 class Diagnosis:
     """A cause in one sentence, without a full stop, and the exact command that fixes it: empty if
@@ -37,9 +64,10 @@ class Diagnosis:
 
     cause: str
     command: str = ""
+    code: Code = "unknown"
 
     def __str__(self) -> str:
-        return f"{self.cause}: {self.command}"
+        return f"{self.cause}: {self.command}" if self.command else self.cause
 
 
 class InstallationError(BackendError):
@@ -164,7 +192,7 @@ def diagnose_absence(
     cause = f"{title(framework)} is not installed"
     rival = _rival(installation.numpy)
     if rival is None:
-        return Diagnosis(cause, install_command(framework, root=root))
+        return Diagnosis(cause, install_command(framework, root=root), "not-installed")
     folder, command = separate_environment(framework, root=root)
     if not _is_made_by_make(framework, root):
         # `compare` finds environments that `make` made, and no others.
@@ -172,7 +200,7 @@ def diagnose_absence(
             f"; it needs NumPy {installation.numpy}, and so a separate environment beside "
             f"{title(rival)}, which `compare` takes by --python {framework}={folder}/bin/python"
         )
-    return Diagnosis(cause, command)
+    return Diagnosis(cause, command, "not-installed")
 
 
 def _rival(wanted_numpy: str) -> str | None:

@@ -39,8 +39,9 @@ def _installed() -> Diagnosis | None:
     cause = f"{packages} cannot be used, but jax 0.10 and NumPy 2 or later"
     if "numpy" in too_old:
         _, command = separate_environment("jax")
-        return Diagnosis(f"{cause}: they need an environment separate from MXNet's", command)
-    return Diagnosis(cause, install_command("jax", "--upgrade"))
+        cause += ": they need an environment separate from MXNet's"
+        return Diagnosis(cause, command, "versions")
+    return Diagnosis(cause, install_command("jax", "--upgrade"), "versions")
 
 
 INSTALLATION = Installation(

@@ -86,7 +86,8 @@ def diagnose_missing_libraries(sonames: Sequence[str]) -> Diagnosis | None:
     ]
     if not needed:
         return None
-    return Diagnosis(f"{MXNET_CUDA_PACKAGE} needs {', '.join(needed)}", INSTALL)
+    cause = f"{MXNET_CUDA_PACKAGE} needs {', '.join(needed)}"
+    return Diagnosis(cause, INSTALL, "libraries-missing")
 
 
 def diagnose_driver(reason: str = "not found") -> Diagnosis:
@@ -96,6 +97,7 @@ def diagnose_driver(reason: str = "not found") -> Diagnosis:
         "it: install the "
         "driver, or use MXNet's CPU build in another environment",
         CPU_ENVIRONMENT,
+        "driver-missing",
     )
 
 
@@ -109,35 +111,44 @@ def _missing_library(match: re.Match[str]) -> Diagnosis | None:
 
 KNOWN_FAILURES: KnownFailures = {
     r"'numpy' has no attribute 'bool'|np\.bool\b": Diagnosis(
-        "MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed", "pip install 'numpy<1.24'"
+        "MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed",
+        "pip install 'numpy<1.24'",
+        "versions",
     ),
     r"\bPZERO\b": Diagnosis(
-        "MXNet 1.9.1 uses np.PZERO, which NumPy 2 removed", "pip install 'numpy<1.24'"
+        "MXNet 1.9.1 uses np.PZERO, which NumPy 2 removed",
+        "pip install 'numpy<1.24'",
+        "versions",
     ),
     r"No module named 'distutils": Diagnosis(
         "MXNet 1.9.1 uses distutils, which Python 3.12 removed: it takes Python 3.8 to 3.11",
         CPU_ENVIRONMENT,
+        "versions",
     ),
     r"no kernel image is available": Diagnosis(
         "MXNet 1.9.1 holds machine code for GPUs of compute capability 5.0 to 8.9, and nothing "
         "that other GPUs "
         "could translate: it runs on this machine's CPU only",
         MXNET_ON_CPU,
+        "no-code-for-gpu",
     ),
     r"driver version is insufficient|driver on your system is too old": Diagnosis(
         "the NVIDIA driver is older than CUDA 11, which MXNet's build for CUDA 11.2 needs: update "
         "the driver, "
         "or stay on the CPU",
         MXNET_ON_CPU,
+        "driver-too-old",
     ),
     r"undefined symbol: nccl": Diagnosis(
         "the NCCL that is loaded is not the one of CUDA 11: the wheels of CUDA 11, 12 and 13 "
         "overwrite each other",
         "pip install --force-reinstall --no-deps nvidia-nccl-cu11==2.21.5",
+        "other-nccl",
     ),
     r"find\(\"(DMLC|PS)_": Diagnosis(
         "some, not all, variables of MXNet's key-value store were left in the environment",
         UNSET_ROLE,
+        "variables",
     ),
     r"(lib[\w.+-]+\.so[\d.]*): cannot open shared object file": _missing_library,
 }
@@ -149,9 +160,8 @@ def _absent(python: tuple[int, ...]) -> Diagnosis | None:
         return None
     version = ".".join(map(str, python[:2]))
     cause = f"MXNet is not installed, and MXNet 1.9.1 needs Python 3.11, not {version}"
-    return Diagnosis(
-        f"{cause}: `uv python install 3.11` brings one, which `make demo` finds", CPU_ENVIRONMENT
-    )
+    cause += ": `uv python install 3.11` brings one, which `make demo` finds"
+    return Diagnosis(cause, CPU_ENVIRONMENT, "versions")
 
 
 def _harmful_variables(environment: Mapping[str, str]) -> Mapping[str, Diagnosis]:
@@ -160,7 +170,7 @@ def _harmful_variables(environment: Mapping[str, str]) -> Mapping[str, Diagnosis
     if role not in SERVING:
         return {}
     cause = f"{ROLE}={role} makes `import mxnet` serve other processes for good"
-    return {ROLE: Diagnosis(cause, UNSET_ROLE)}
+    return {ROLE: Diagnosis(cause, UNSET_ROLE, "variables")}
 
 
 def _gpus() -> Gpus:
@@ -279,7 +289,7 @@ def _overwritten(wheel: Wheel, file: str) -> InstallationError:
 
 
 def _error(cause: str, command: str) -> InstallationError:
-    return InstallationError(Diagnosis(cause, command))
+    return InstallationError(Diagnosis(cause, command, "libraries-changed"))
 
 
 def _installed_distribution(name: str) -> Distribution | None:

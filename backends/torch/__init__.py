@@ -75,27 +75,32 @@ KNOWN_FAILURES = {
     r"driver on your system is too old \(found version 11\d{3}\)": Diagnosis(
         "this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 11",
         CUDA_11_TORCH,
+        "driver-too-old",
     ),
     r"driver on your system is too old \(found version 12\d{3}\)": Diagnosis(
         "this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 12",
         CUDA_12_TORCH,
+        "driver-too-old",
     ),
     r"driver on your system is too old|driver version is insufficient": Diagnosis(
         "this PyTorch is built for a newer CUDA than the NVIDIA driver's: update the driver, or "
         "stay on the CPU",
         "parallel-core run parallel --backend torch --device-kind cpu",
+        "driver-too-old",
     ),
     r"no kernel image is available": Diagnosis(
         "this PyTorch holds no machine code for this GPU; its builds for CUDA 12.6 hold that of "
         "compute "
         "capability 5.0 to 9.0",
         CUDA_12_TORCH,
+        "no-code-for-gpu",
     ),
     r"undefined symbol: nccl": Diagnosis(
         "the NCCL that is loaded is not PyTorch's own: the wheels of CUDA 11, 12 and 13 overwrite "
         "each other, so "
         "mxnet-cu112 and a CUDA build of PyTorch need an environment each",
         TORCH_ENVIRONMENT,
+        "other-nccl",
     ),
 }
 

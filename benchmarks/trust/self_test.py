@@ -24,8 +24,9 @@ from benchmarks.harness.targets import Finding, Target, share
 from parallel_core.comparison.account import in_same_rounds, loudness_of, time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement import differences
 from parallel_core.measurement.confidence_intervals import median_interval
-from parallel_core.measurement.differences import Noise, Verdict, ratio_interval, verdict_on
+from parallel_core.measurement.differences import Verdict, ratio_interval, verdict_on
 from parallel_core.measurement.result import Case, Result
 
 PLANTED = 1.10
@@ -176,7 +177,9 @@ def judge(
     )
 
 
-def verdict(side: CellResults, cell: CellResults, noises: Mapping[str, Noise]) -> Verdict:
+def verdict(
+    side: CellResults, cell: CellResults, noises: Mapping[str, differences.Noise]
+) -> Verdict:
     """Return what a comparison says of a cell's time, held against another's."""
     of_side, of_cell = in_same_rounds(side, cell)
     times, other_times = of_side.medians(EXPERIMENT.case), of_cell.medians(EXPERIMENT.case)

@@ -32,8 +32,10 @@ class Finding:
     def cause_and_command(self) -> dict[str, str | None]:
         """The diagnosis as keys of the JSON; None without a cause or a command."""
         if self.diagnosis is None:
-            return {"cause": None, "command": None}
-        return {"cause": self.diagnosis.cause, "command": self.diagnosis.command or None}
+            return {"code": None, "cause": None, "command": None}
+        diagnosis = self.diagnosis
+        command = diagnosis.command or None
+        return {"code": diagnosis.code, "cause": diagnosis.cause, "command": command}
 
     def as_json(self) -> dict[str, Any]:
         """Return the object of the finding in the JSON."""

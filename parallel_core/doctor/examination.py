@@ -9,10 +9,11 @@ The object that `doctor --json` writes, which is a public interface:
          {"name": "torch",
           "state": "fine",              or absent (optional, not here), doubtful, broken
           "text": "2.13.0; its async and sync engines work",
+          "code": null,                 or a Code of backends.installation.frameworks
           "cause": null,                or one sentence
           "command": null,              or what to paste into a shell
           "figures": {…}}]}],           what the finding is about; the keys depend on it
-     "problems": [{"section", "name", "state", "cause", "command"}, …]}
+     "problems": [{"section", "name", "state", "code", "cause", "command"}, …]}
 
 `problems` has the findings with a cause: the broken ones first, and each cause once. If no
 framework but NumPy works, that is a finding, too, and broken.

@@ -132,7 +132,7 @@ def examine_frameworks(attempts: Sequence[Attempt]) -> Iterator[Finding]:
         yield from _failures(attempt)
     if not any(attempt.working for attempt in attempts if attempt.name != REFERENCE):
         cause = "No framework with queues works, and NumPy has none"
-        diagnosis = for_shell(Diagnosis(cause, install_command("torch")))
+        diagnosis = for_shell(Diagnosis(cause, install_command("torch"), "no-framework"))
         yield Finding("frameworks", "broken", "none with queues works", diagnosis)
 
 
@@ -163,7 +163,7 @@ def _failures(attempt: Attempt) -> Iterator[Finding]:
         if not command:
             cause += " (the command shows the whole message)"
             command = _command_that_shows_message(attempt, engine)
-        diagnosis = for_shell(Diagnosis(cause, command), attempt.python)
+        diagnosis = for_shell(Diagnosis(cause, command, failure.code), attempt.python)
         figures = {"engines": _engines(attempt), "python": attempt.python}
         yield Finding(name, "broken", "cannot be used", diagnosis, figures)
 
@@ -232,11 +232,13 @@ def _slowness(
     core_type = _openblas_core_type(slow.working[0].kernels)
     better = better_core_type(core_type, frozenset(processor))
     if better is None:
-        return Diagnosis(f"{cause}, and no setting helps: compare overlap, not seconds")
+        cause += ", and no setting helps: compare overlap, not seconds"
+        return Diagnosis(cause, code="slow-kernels")
     cause += f": its OpenBLAS takes the kernels of {core_type}, and this processor has AVX2"
     if CORE_TYPE in environment:
-        return Diagnosis(f"{cause}, but {CORE_TYPE} says so", f"unset {CORE_TYPE}")
-    return Diagnosis(cause, f"export {CORE_TYPE}={better}")
+        cause += f", but {CORE_TYPE} says so"
+        return Diagnosis(cause, f"unset {CORE_TYPE}", "slow-kernels")
+    return Diagnosis(cause, f"export {CORE_TYPE}={better}", "slow-kernels")
 
 
 def _openblas_core_type(kernels: Sequence[Kernels]) -> str:

@@ -4,6 +4,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from humanize import naturalsize
 
@@ -16,10 +17,14 @@ NVIDIA_SMI_SECONDS = 10.0
 FIELDS = ("index", "name", "memory.total", "driver_version", "compute_cap")
 DRIVER_FAILURES = {
     "Driver/library version mismatch": Diagnosis(
-        "The NVIDIA driver was updated, and its old kernel module still runs", "sudo reboot"
+        "The NVIDIA driver was updated, and its old kernel module still runs",
+        "sudo reboot",
+        "driver-updated",
     ),
     "couldn't communicate with the NVIDIA driver": Diagnosis(
-        "The NVIDIA driver's kernel module is not loaded", "sudo modprobe nvidia"
+        "The NVIDIA driver's kernel module is not loaded",
+        "sudo modprobe nvidia",
+        "driver-not-loaded",
     ),
 }
 """The diagnoses of messages of `nvidia-smi`."""
@@ -48,9 +53,8 @@ def ask_driver() -> tuple[Gpu, ...] | Diagnosis:
             # Drivers before 510 do not know the last field.
             done = _query(program, FIELDS[:-1])
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Diagnosis(
-            f"The NVIDIA driver does not answer ({type(error).__name__})", "sudo reboot"
-        )
+        cause = f"The NVIDIA driver does not answer ({type(error).__name__})"
+        return Diagnosis(cause, "sudo reboot", "driver-silent")
     if done.returncode == 0:
         return tuple(_card(line) for line in done.stdout.splitlines() if line.count(",") >= 3)
     answer = f"{done.stdout} {done.stderr}"
@@ -60,7 +64,8 @@ def ask_driver() -> tuple[Gpu, ...] | Diagnosis:
         if message in answer:
             return diagnosis
     in_one_line = " ".join(answer.split())
-    return Diagnosis(f"The NVIDIA driver does not answer: {in_one_line}", "nvidia-smi")
+    cause = f"The NVIDIA driver does not answer: {in_one_line}"
+    return Diagnosis(cause, "nvidia-smi", "driver-silent")
 
 
 def _query(program: str, fields: Sequence[str]) -> "subprocess.CompletedProcess[str]":
@@ -144,8 +149,8 @@ def _failure(attempt: Attempt, unusable: str, failure: Diagnosis) -> Diagnosis:
     cause = f"{attempt.title} cannot use {unusable}: {failure.cause}"
     if not failure.command:
         command = f"parallel-core run parallel --backend {attempt.name} --device-kind cpu"
-        return Diagnosis(f"{cause} (it works on the CPU)", command)
-    return for_shell(Diagnosis(cause, failure.command), attempt.python)
+        return Diagnosis(f"{cause} (it works on the CPU)", command, failure.code)
+    return for_shell(replace(failure, cause=cause), attempt.python)
 
 
 def _cuda_build(attempt: Attempt, cards: Sequence[Gpu]) -> Diagnosis | None:
@@ -159,7 +164,8 @@ def _cuda_build(attempt: Attempt, cards: Sequence[Gpu]) -> Diagnosis | None:
     if attempt.name == "mxnet" and are_unknown_to_mxnet:
         return None
     cause = f"This {attempt.title} is a build for CPUs, and the machine has a GPU"
-    return for_shell(Diagnosis(cause, installation_of(attempt.name).cuda_build), attempt.python)
+    command = installation_of(attempt.name).cuda_build
+    return for_shell(Diagnosis(cause, command, "build-for-cpus"), attempt.python)
 
 
 def _finds_none(attempt: Attempt, visible: str | None) -> Diagnosis:
@@ -168,10 +174,11 @@ def _finds_none(attempt: Attempt, visible: str | None) -> Diagnosis:
     hides_all = visible is not None and visible.split(",")[0].strip() in ("", "-1")
     if hides_all:
         cause = f"{VISIBLE}={visible} hides the GPUs from every framework"
-        return Diagnosis(cause, f"unset {VISIBLE}")
+        return Diagnosis(cause, f"unset {VISIBLE}", "gpus-hidden")
     cause = f"The driver lists GPUs, and {attempt.title} finds none (the command shows its message)"
     program = INITIALISE.get(attempt.name, f"import {installation_of(attempt.name).module}")
-    return Diagnosis(cause, f'{shlex.quote(attempt.python)} -c "{program}"')
+    command = f'{shlex.quote(attempt.python)} -c "{program}"'
+    return Diagnosis(cause, command, "no-gpus-found")
 
 
 def _describe(gpu: Gpu) -> str:

@@ -48,7 +48,7 @@ def examine_load(watch: MachineWatch) -> Finding:
     if not watch.is_disturbed:
         return Finding(name, "fine", text, None, figures)
     cause = f"Other programs use {share} of the cores now: expect wide intervals"
-    return Finding(name, "doubtful", text, Diagnosis(cause), figures)
+    return Finding(name, "doubtful", text, Diagnosis(cause, code="machine-busy"), figures)
 
 
 def examine_settings(environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ def examine_settings(environment: Mapping[str, str]) -> Iterator[Finding]:
 def _harmful(names: Sequence[str], harm: str, environment: Mapping[str, str]) -> Finding:
     """Return the finding on harmful variables, with the command to unset them."""
     values = " ".join(f"{name}={environment[name]}" for name in names)
-    diagnosis = Diagnosis(f"{values} {harm}", f"unset {' '.join(names)}")
+    diagnosis = Diagnosis(f"{values} {harm}", f"unset {' '.join(names)}", "variables")
     return Finding(names[0], "doubtful", values, diagnosis, {"value": values})
 
 
@@ -82,7 +82,8 @@ def examine_data() -> Finding:
     figures = {"directory": directory and str(directory)}
     if directory is None:
         text = "not here: a training downloads it, or uses synthetic images if it cannot"
-        diagnosis = Diagnosis(f"{name} is not here", f"apt-get install {DATA_PACKAGE}")
+        command = f"apt-get install {DATA_PACKAGE}"
+        diagnosis = Diagnosis(f"{name} is not here", command, "data-absent")
         return Finding(name, "absent", text, diagnosis, figures)
     try:
         dataset.read_directory(directory)
@@ -93,7 +94,7 @@ def examine_data() -> Finding:
             command = f"apt-get install --reinstall {DATA_PACKAGE}"
         else:
             command = f"rm -r {shlex.quote(str(directory))}"
-        diagnosis = Diagnosis(f"{name} cannot be used: {error}", command)
+        diagnosis = Diagnosis(f"{name} cannot be used: {error}", command, "data-damaged")
         return Finding(name, "broken", f"{directory}", diagnosis, figures)
     text = f"{directory}; all four checksums are right"
     return Finding(name, "fine", text, None, figures)

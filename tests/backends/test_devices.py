@@ -1,4 +1,4 @@
-"""Devices by number and by name: what they mean, and what is refused in one line."""
+"""Devices by number and by name: what they mean; `tests/golden` holds what is refused."""
 
 import json
 
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 import backends
 from backends import BackendError, Device
 from backends.devices import (
-    Choice,
     choose_devices,
     cpu_devices,
     parse_device,
@@ -45,10 +44,6 @@ def test_what_is_read_as_a_device_is_its_name(text: str) -> None:
     try:
         device = parse_device(text)
     except BackendError:
-        with pytest.raises(
-            BackendError, match="is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream"
-        ):
-            parse_device(text)
         return
     assert str(device) == text
 
@@ -78,51 +73,6 @@ def test_what_is_wanted_is_chosen(kind: str, wanted: int | str, gpus: int, expec
     assert chosen(kind, wanted, gpus) == expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "wanted", "gpus", "message"),
-    [
-        ("gpu", 2, 0, "mxnet finds 0 GPUs, fewer than the 2 asked for: use --device-kind cpu"),
-        ("gpu", 3, 2, "mxnet finds 2 GPUs, fewer than the 3 asked for"),
-        ("auto", "gpu:0", 0, "mxnet finds no GPUs, and so no gpu:0"),
-        ("auto", "gpu:0,gpu:1", 1, "mxnet finds 1 GPU, and so no gpu:1"),
-        ("auto", "cpu:1,cpu:1", 0, "names cpu:1 twice"),
-        ("auto", "gpu:0/1,gpu:0/1", 1, "names gpu:0/1 twice"),
-        (
-            "auto",
-            "gpu:0/1,gpu:0",
-            1,
-            "gpu:0 is the whole GPU, and gpu:0/1 a part of it: name one of them",
-        ),
-        ("auto", "cpu:0,cpu:1", 0, "cpu:0 is left free, for MXNet queues its waits there"),
-        (
-            "cpu",
-            "cpu:1,gpu:0",
-            1,
-            "--devices names gpu:0, and --device-kind says cpu: leave one of them out",
-        ),
-        (
-            "gpu",
-            "gpu:0,cpu:1",
-            1,
-            "--devices names cpu:1, and --device-kind says gpu: leave one of them out",
-        ),
-    ],
-)
-def test_what_cannot_be_had_is_refused(
-    kind: str, wanted: int | str, gpus: int, message: str
-) -> None:
-    with pytest.raises(BackendError, match=message):
-        chosen(kind, wanted, gpus)
-
-
-@pytest.mark.parametrize("wanted", [2, "gpu:0,cpu:1"])
-def test_a_gpu_has_no_workers(wanted: int | str) -> None:
-    with pytest.raises(
-        BackendError, match="leaves a GPU's queue to the GPU, and not to 2 workers: use --workers 1"
-    ):
-        chosen("auto", wanted, 2, workers=2)
-
-
 @given(st.lists(DEVICES, max_size=6), st.sampled_from(["auto", "cpu", "gpu"]), st.integers(0, 3))
 def test_names_are_kept_or_refused(devices: list[Device], kind: str, gpus: int) -> None:
     try:
@@ -141,22 +91,8 @@ def test_names_are_kept_or_refused(devices: list[Device], kind: str, gpus: int) 
 
 def test_cpus_stand_in_for_a_gpu_that_cannot_be_used_and_it_is_said() -> None:
     choice = choose_devices("mxnet", "auto", 2, 1, 1, NO_CODE)
-    assert choice == Choice(
-        (Device("cpu", 1), Device("cpu", 2)),
-        "gpu:0 is not used, because mxnet cannot compute on it (no code of mxnet for 0)",
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "wanted"), [("gpu", 2), ("auto", (Device("cpu", 1), Device("gpu", 0)))]
-)
-def test_nothing_stands_in_for_a_gpu_that_is_asked_for(
-    kind: str, wanted: int | tuple[Device, ...]
-) -> None:
-    with pytest.raises(
-        BackendError, match=r"cannot compute on gpu:0 \(no code of mxnet for 0\): use --devi"
-    ):
-        choose_devices("mxnet", kind, wanted, 2, 1, NO_CODE)
+    assert choice.devices == (Device("cpu", 1), Device("cpu", 2))
+    assert "(no code of mxnet for 0)" in choice.note
 
 
 def test_only_gpus_in_use_are_tried() -> None:

@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -140,6 +141,7 @@ def test_what_cannot_be_predicted_is_refused_in_one_line(
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.skipif(find_spec("IPython") is None, reason="no IPython is installed")
 def test_it_is_public_and_a_notebook_shows_it_with_a_picture(run_python: RunPython) -> None:
     assert parallel_core.predict is predict
     code = """

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from backends.installation import probe
 from backends.installation.frameworks import (
-    Diagnosis,
     Gpu,
     Gpus,
     diagnose,
@@ -57,8 +56,6 @@ def test_the_makefile_makes_the_environment_for_jax() -> None:
     assert name_for_torch == "torch-alone"
 
 
-NUMPY = "pip install 'numpy<1.24'"
-_, PYTHON_3_11 = separate_environment("mxnet", "on-cpu", "python3.11")
 _, FOR_JAX = separate_environment("jax")
 UNSET_ROLE = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER DMLC_NUM_SERVER"
 
@@ -87,82 +84,7 @@ NO_KERNEL = (
     "cudaSuccess (209 vs. 0) : Name: mxnet_generic_kernel ErrStr:no kernel image is "
     "available for execution"
 )
-NO_BOOL = (
-    "module 'numpy' has no attribute 'bool'.\n`np.bool` was a deprecated alias for the "
-    "builtin `bool`."
-)
-NO_PZERO = "AttributeError: `np.PZERO` was removed in the NumPy 2.0 release. Use `0.0` instead."
 NO_FILE = "OSError: {}: cannot open shared object file: No such file or directory"
-TORCH_NCCL = (
-    "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister"
-)
-
-
-@pytest.mark.parametrize(
-    ("framework", "text", "cause", "command"),
-    [
-        (
-            "mxnet",
-            NO_FILE.format("libcudart.so.11.0"),
-            "libcudart.so.11.0 (nvidia-cuda-runtime-cu11==",
-            "mxnet-cu112",
-        ),
-        (
-            "mxnet",
-            NO_FILE.format("libcuda.so.1"),
-            "the NVIDIA driver is not installed",
-            PYTHON_3_11,
-        ),
-        ("mxnet", "No module named 'distutils'", "which Python 3.12 removed", PYTHON_3_11),
-        ("mxnet", NO_BOOL, "uses np.bool, which NumPy 1.24 removed", NUMPY),
-        ("mxnet", NO_PZERO, "uses np.PZERO, which NumPy 2 removed", NUMPY),
-        ("mxnet", NO_KERNEL, "compute capability 5.0 to 8.9", "--backend mxnet --device-kind cpu"),
-        (
-            "mxnet",
-            "libmxnet.so: undefined symbol: ncclBcast",
-            "overwrite each other",
-            "nvidia-nccl-cu11==2.21.5",
-        ),
-        ("mxnet", "CUDA driver version is insufficient for", "older than CUDA 11", "--device-kind"),
-        (
-            "torch",
-            TOO_OLD.format(11040),
-            "newer CUDA than the NVIDIA driver's, which is CUDA 11",
-            "/whl/cu118",
-        ),
-        (
-            "torch",
-            TOO_OLD.format(12080),
-            "newer CUDA than the NVIDIA driver's, which is CUDA 12",
-            "/whl/cu126",
-        ),
-        (
-            "torch",
-            TOO_OLD.format(10010),
-            "newer CUDA than the NVIDIA driver's: update",
-            "torch --device-kind cpu",
-        ),
-        (
-            "torch",
-            "CUDA error: no kernel image is available for execution on the device",
-            "5.0 to 9.0",
-            "/whl/cu126",
-        ),
-        (
-            "torch",
-            TORCH_NCCL,
-            "the NCCL that is loaded is not PyTorch's own",
-            install_command("torch"),
-        ),
-    ],
-)
-def test_recorded_symptoms_are_recognised(
-    framework: str, text: str, cause: str, command: str
-) -> None:
-    diagnosis = diagnose(framework, text)
-    assert diagnosis is not None
-    assert cause in diagnosis.cause
-    assert command in diagnosis.command
 
 
 @given(st.text())
@@ -188,10 +110,8 @@ def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
     monkeypatch.setattr("backends.jax.installed_version", versions.get)
     diagnosis = installation_of("jax").installed()
     assert diagnosis is not None
-    before, separator, _ = diagnosis.cause.partition(" cannot be used")
-    assert separator
-    assert before == wrong
-    assert diagnosis.command == command
+    assert (diagnosis.code, diagnosis.command) == ("versions", command)
+    assert diagnosis.cause.startswith(f"{wrong} ")
 
 
 @pytest.mark.parametrize(
@@ -215,15 +135,9 @@ def test_what_is_not_installed_is_said_as_this_python_can_have_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda _: None)
-    for framework, title in (("mxnet", "MXNet"), ("torch", "PyTorch")):
-        expected = Diagnosis(f"{title} is not installed", install_command(framework))
-        assert diagnose_absence(framework, (3, 11, 2)) == expected
-    # On a later Python the extra installs nothing.
-    diagnosis = diagnose_absence("mxnet", (3, 13, 0))
-    assert diagnosis.cause.startswith(
-        "MXNet is not installed, and MXNet 1.9.1 needs Python 3.11, not 3.13: `uv python install"
-    )
-    assert diagnosis.command == PYTHON_3_11
+    for framework in ("mxnet", "torch"):
+        diagnosis = diagnose_absence(framework, (3, 11, 2))
+        assert (diagnosis.code, diagnosis.command) == ("not-installed", install_command(framework))
 
 
 def with_only(monkeypatch: pytest.MonkeyPatch, framework: str, numpy: str) -> None:
@@ -358,7 +272,7 @@ def test_why_a_probe_failed_is_said(status: int, errors: str, reason: str) -> No
 
 def test_a_probe_finds_no_gpu_where_there_is_none() -> None:
     # NumPy has none on any machine.
-    assert reason_against("numpy", 0).endswith("numpy finds no GPUs, and so no gpu:0")
+    assert reason_against("numpy", 0).endswith(" gpu:0")
 
 
 def test_a_probe_does_not_probe(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,40 +26,6 @@ PLUG_IN = Path(__file__).parent.parent / "plug_in.py"
 NO_VARIABLE = 'src/postoffice.cc:23: Check  notnull: Environment::Get()->find("DMLC_NUM_WORKER") '
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            {"name": "tensorflow"},
-            r"unknown backend 'tensorflow' \(known: jax, mxnet, numpy, torch\)",
-        ),
-        ({"name": "numpy", "devices": 0}, "at least 1 device, not 0"),
-        (
-            {"name": "numpy", "device_kind": "tpu"},
-            r"unknown device kind 'tpu' \(known: auto, cpu, gpu\)",
-        ),
-        ({"name": "numpy", "engine": "lazy"}, r"unknown engine 'lazy' \(known: async, sync\)"),
-        ({"name": "numpy", "threads_per_device": 0}, "at least 1 thread, not 0"),
-        ({"name": "numpy", "workers_per_device": 0}, "at least 1 worker, not 0"),
-        *(
-            (
-                {"name": name, "engine": "sync", "workers_per_device": 2},
-                f"{name}'s sync engine .* use --workers 1",
-            )
-            for name in (*FRAMEWORKS, "numpy")
-        ),
-        ({"name": "jax", "device_kind": "gpu"}, "jax finds 0 GPUs"),
-        (
-            {"name": "jax", "workers_per_device": 2},
-            "in the order of launching, one by one: use --workers 1",
-        ),
-    ],
-)
-def test_bad_requests_are_refused(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(BackendError, match=message):
-        backends.load(**arguments)  # type: ignore[arg-type]
-
-
 def test_more_gpus_than_exist_are_refused(
     require: Callable[[str], None], framework_name: str
 ) -> None:
@@ -288,10 +254,7 @@ def mine_with_variants(install: Install, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_variants_of_a_plug_in_are_chosen_and_exclude_each_other() -> None:
     # What is a default is left out.
     assert choose_variants("mine", "async", ["lazy-on", "copy-on-own-queue"]) == ("lazy-on",)
-    with pytest.raises(
-        BackendError,
-        match=r"^the variants 'lazy-on' and 'lazy-off' exclude each other: choose one of them$",
-    ):
+    with pytest.raises(BackendError):
         choose_variants("mine", "async", ["lazy-on", "lazy-off"])
 
 

@@ -27,27 +27,18 @@ ON_COMPUTE_QUEUE = "copy-on-compute-queue"
 
 
 @pytest.mark.parametrize(
-    ("framework", "name", "on", "message"),
+    ("framework", "name", "device"),
     [
-        (
-            "mxnet",
-            ON_COMPUTE_QUEUE,
-            "cpu",
-            "on GPUs, for MXNet's engine has .* workers .*: use --device-kind cpu",
-        ),
-        ("mxnet", "temporary-space-high", "cpu", "on GPUs, .* use --device-kind cpu"),
-        ("torch", "tf32", "gpu", "on CPUs, for .*: use --device-kind gpu"),
-        ("torch", "graph-replay", "gpu", "on CPUs, for .*: use --device-kind gpu"),
+        ("mxnet", ON_COMPUTE_QUEUE, Device("cpu", 1)),
+        ("mxnet", "temporary-space-high", Device("cpu", 1)),
+        ("torch", "tf32", Device("gpu", 0)),
+        ("torch", "graph-replay", Device("gpu", 0)),
     ],
 )
-def test_a_variant_of_one_kind_of_device_is_refused_elsewhere(
-    framework: str, name: str, on: str, message: str
+def test_a_variant_of_one_kind_of_device_is_had_there(
+    framework: str, name: str, device: Device
 ) -> None:
-    cpu, gpu = Device("cpu", 1), Device("gpu", 0)
-    device, other_device = (cpu, gpu) if on == "cpu" else (gpu, cpu)
     check_device_kinds(framework, [device], [name])
-    with pytest.raises(BackendError, match=f"{framework} has no variant '{name}' {message}"):
-        check_device_kinds(framework, [other_device], [name])
 
 
 @given(st.lists(st.sampled_from([variant.name for variant in variants_of("mxnet")]), max_size=8))
@@ -55,18 +46,16 @@ def test_what_differs_from_the_defaults_is_kept_in_one_order(names: list[str]) -
     named = [variant for variant in variants_of("mxnet") if variant.name in names]
     settings = {variant.setting for variant in named}
     if len(settings) < len(named):
-        with pytest.raises(BackendError, match="exclude each other"):
+        with pytest.raises(BackendError):
             choose_variants("mxnet", "async", names)
     else:
         expected = tuple(variant.name for variant in named if not variant.default)
         assert choose_variants("mxnet", "async", names) == expected
 
 
-def test_kernels_can_be_chosen_on_both_engines_and_how_to_queue_on_one() -> None:
+def test_kernels_can_be_chosen_on_both_engines() -> None:
     for engine in ("async", "sync"):
         assert choose_variants("mxnet", engine, ["blas-as-shipped"]) == ("blas-as-shipped",)
-    with pytest.raises(BackendError, match="mxnet's sync engine queues nothing"):
-        choose_variants("mxnet", "sync", ["blas-as-shipped", "bulk-on"])
 
 
 def test_a_framework_as_shipped_is_compared_with_the_values_that_it_comes_with() -> None:

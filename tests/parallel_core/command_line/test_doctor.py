@@ -77,7 +77,7 @@ def test_programs_read_the_documented_keys() -> None:
         False,
         True,
     )
-    said = {"cause": "Four is cut", "command": LONG}
+    said = {"code": "unknown", "cause": "Four is cut", "command": LONG}
     expected = {"name": "four", "state": "broken", "text": "cut", **said, "figures": {"cut": 3}}
     assert report["sections"][1]["findings"][1] == expected
     assert report["problems"][0] == {"section": "Second", "name": "four", "state": "broken", **said}

@@ -26,6 +26,11 @@ def command(finding: Finding) -> str | None:
     return finding.cause_and_command["command"]
 
 
+def code(finding: Finding) -> str | None:
+    """Return the code of what a finding comes from."""
+    return finding.cause_and_command["code"]
+
+
 def cause(finding: Finding) -> str:
     """Return what a finding comes from, which must be known."""
     assert finding.diagnosis is not None

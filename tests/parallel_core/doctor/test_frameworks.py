@@ -18,7 +18,7 @@ from parallel_core.doctor.frameworks import (
     try_backend,
     working_in_words,
 )
-from tests.parallel_core.doctor.findings import FINE, MXNET, by_name, cause, command
+from tests.parallel_core.doctor.findings import FINE, MXNET, by_name, cause, code, command
 from tests.parallel_core.doctor.stub_frameworks import BLOCKS, DIES, MakeStub, make_plug_in
 
 DEADLINE = 60.0
@@ -42,35 +42,37 @@ NO_PZERO = "AttributeError: `np.PZERO` was removed in the NumPy 2.0 release.\n"
 
 # The messages that are known: tests/backends/installation/test_frameworks.py.
 @pytest.mark.parametrize(
-    ("framework", "code", "causes", "repair"),
+    ("framework", "program", "cause_code", "named", "repair"),
     [
         # What is not known comes with a command that shows it.
-        ("mxnet", UNKNOWN, ("MXNet cannot", "it went wrong in two lines"), "backends.load('mxnet'"),
-        (
-            "mxnet",
-            DIES.format(said=NO_PZERO),
-            ("MXNet cannot", "np.PZERO"),
-            "pip install 'numpy<1.24'",
-        ),
+        ("mxnet", UNKNOWN, "unknown", ("it went wrong in two lines",), "backends.load('mxnet'"),
+        ("mxnet", DIES.format(said=NO_PZERO), "versions", (), "pip install 'numpy<1.24'"),
         (
             "torch",
             DIES.format(said="MKL FATAL ERROR\n"),
+            "unknown",
             (signal.SIGABRT.name, "MKL FATAL ERROR"),
             "backends.load(",
         ),
     ],
 )
 def test_a_framework_that_fails_is_explained(
-    make_stub: MakeStub, framework: str, code: str, causes: tuple[str, ...], repair: str
+    make_stub: MakeStub,
+    framework: str,
+    program: str,
+    cause_code: str,
+    named: tuple[str, ...],
+    repair: str,
 ) -> None:
-    make_stub(framework, code)
+    make_stub(framework, program)
     findings = list(examine_frameworks([try_backend(framework, DEADLINE)]))
     # Once, and not for each engine.
     assert [(finding.name, finding.state) for finding in findings] == [
         (framework, "broken"),
         ("frameworks", "broken"),
     ]
-    assert all(words in cause(findings[0]) for words in causes)
+    assert code(findings[0]) == cause_code
+    assert all(words in cause(findings[0]) for words in named)
     assert repair in str(command(findings[0]))
 
 
@@ -80,7 +82,7 @@ def test_an_import_that_blocks_is_ended_at_the_deadline(make_stub: MakeStub) -> 
     # What blocks once would block again.
     assert len(attempt.probes) == 1
     finding, _ = examine_frameworks([attempt])
-    assert "gave no result within 0.5 s and was killed" in cause(finding)
+    assert "0.5 s" in cause(finding)
     assert str(command(finding)).startswith("timeout ")
 
 
@@ -90,6 +92,7 @@ def test_a_role_that_would_block_the_import_is_named(
     make_stub("mxnet", BLOCKS)
     monkeypatch.setenv("DMLC_ROLE", "server")
     finding, _ = examine_frameworks([try_backend("mxnet", DEADLINE)])
+    assert code(finding) == "variables"
     assert "DMLC_ROLE=server" in cause(finding)
     assert str(command(finding)).startswith("unset DMLC_ROLE ")
 
@@ -98,9 +101,9 @@ def test_what_is_not_installed_is_no_failure(
     monkeypatch: pytest.MonkeyPatch, checkout: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    expected = for_shell(Diagnosis("PyTorch is not installed", install_command("torch")))
     finding = examine("torch", checkout)
-    assert (finding.state, finding.diagnosis) == ("absent", expected)
+    assert (finding.state, code(finding)) == ("absent", "not-installed")
+    assert str(command(finding)).endswith(install_command("torch").removeprefix("pip"))
 
 
 @pytest.mark.parametrize("module", ["", "own"])
@@ -121,7 +124,7 @@ def test_a_plug_in_is_tried_as_it_declares_or_with_its_own_first_engine(
             "own",
             "raise RuntimeError('it is rusty')",
             "broken",
-            "own cannot be used: own is rusty",
+            "own is rusty",
             "mend own",
         ),
     ],
@@ -137,7 +140,8 @@ def test_a_plug_in_s_failure_is_explained_as_it_declares(
 ) -> None:
     make_plug_in(make_stub, module, code)
     finding = examine("own", checkout)
-    assert (finding.state, cause(finding), command(finding)) == (state, causes, repair)
+    assert (finding.state, command(finding)) == (state, repair)
+    assert cause(finding).endswith(causes)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +247,7 @@ def test_less_than_half_of_another_s_rate_is_doubtful(
     slow = attempt_at("mxnet", 14.5, Kernels("OpenBLAS", "0.3.13", core_type, 1))
     findings = list(examine_kernels([MKL, slow], environment, processor))
     assert by_name(findings) == {"torch": FINE, "mxnet": ("doubtful", setting)}
-    assert cause(findings[1]).startswith("MXNet multiplies slower than PyTorch here")
+    assert code(findings[1]) == "slow-kernels"
     # On a busy machine the rate alone proves nothing, and old kernels are slow all the same.
     disturbed = by_name(examine_kernels([MKL, slow], environment, processor, is_disturbed=True))
     assert disturbed["mxnet"] == (FINE if setting is None else ("doubtful", setting))

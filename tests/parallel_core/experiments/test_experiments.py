@@ -250,46 +250,6 @@ def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(
         assert size == smallest or is_as_large_as_allowed
 
 
-@pytest.mark.parametrize(
-    ("experiment", "options", "message"),
-    [
-        ("small-ops", {"sizes": ()}, "--sizes 8,64,512"),
-        ("allreduce", {"algorithms": ("butterfly",)}, "unknown algorithm 'butterfly'"),
-        ("allreduce", {"algorithms": ()}, "no algorithm"),
-        ("allreduce", {"sizes": ()}, "no size"),
-        ("allreduce", {"sizes": (2**60,)}, "choose smaller --sizes"),
-        ("batch-norm", {"rows": 7}, "choose at least 8"),
-        (
-            "batch-scaling",
-            {"batch_size": 20, "steps": 10},
-            "10 steps of 3 × 20 images are more than the 300 .*--steps",
-        ),
-        ("partitioning", {"narrow": 2, "wide": 1}, "must not be wider"),
-        ("partitioning", {"batch": 2}, "leaves one of 3 devices or 2 micro-batches without rows"),
-        ("partitioning", {"batch": 4, "micro_batches": 5}, "or 5 micro-batches without rows"),
-        ("partitioning", {"devices": 9}, "8 channels for 9 devices"),
-        ("graph", {"devices": 2}, r"\(--devices 3\)$"),
-        ("graph", {"batch": 1}, r"\(--batch 2\)$"),
-        ("graph", {"batch": 4, "devices": 9}, r"\(--batch 8\)$"),
-        (
-            "eager-cpu",
-            {"against": "torch"},
-            r"^unknown contrast 'torch' \(known: others, none, jax:async, ",
-        ),
-        ("eager-cpu", {"against": "torch:eager"}, "unknown contrast 'torch:eager'"),
-        ("eager-cpu", {"against": "torch:sync,"}, "unknown contrast ''"),
-        ("eager-cpu", {"against": "torch:sync,numpy:sync"}, "'numpy:sync' is what is measured"),
-    ],
-)
-def test_what_cannot_be_done_is_refused(
-    load: Callable[[int], Backend], experiment: str, options: dict[str, Any], message: str
-) -> None:
-    run_options = {**small(experiment), **options}
-    backend = load(run_options.pop("devices", 3))
-    with pytest.raises(RequestError, match=message):
-        EXPERIMENTS[experiment].run(backend, **run_options)
-
-
 BROKEN: Mapping[str, Callable[..., Any]] = {
     "matmul": ops.add,
     "add": ops.multiply,

@@ -3,6 +3,7 @@ suites.
 """
 
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 
@@ -47,6 +48,7 @@ def test_a_sweep_becomes_a_table_with_a_row_for_each_point() -> None:
     assert "control returned after" in as_html(TIMED)
 
 
+@pytest.mark.skipif(find_spec("IPython") is None, reason="no IPython is installed")
 def test_ipython_shows_a_result_and_a_plain_python_does_not_load_what_shows_it(
     run_python: RunPython,
 ) -> None:

@@ -191,22 +191,6 @@ def test_real_traces_fit_in_80_columns(name: str) -> None:
     assert not re.search("None|nan", text)
 
 
-def test_queues_operations_steps_and_the_share_of_hidden_communication_are_told(
-    ddp: CaseFigures,
-) -> None:
-    text = in_words(in_full(ddp))
-    # Device by device, as Holistic Trace Analysis counts.
-    assert ddp.parts.hidden_exchange_share == pytest.approx(ddp.hidden_collective_share)
-    assert "overlap: 3 % of the exchange (1.41 ms of 46.9 ms) lay under computation" in text
-    assert "gpu:0 90 % 3.2 % 7.1 % 46.9 ms 3 %" in text
-    assert "gpu:0 stream 7 597 ms 89.1 μs 1.49 ms 0.04 4" in text
-    assert "ProfilerStep#6 225 ms" in text
-    assert re.search(r"a step takes 222 ms \(\d+ ms … \d+ ms\) in the median of 3: ", text)
-    assert "ProfilerStep#6 is unlike the other steps:" in text
-    assert re.search(r"nccl\S+ 15 46.8 ms 3.12 ms 69 %", text)
-    assert "what bounds it: 100 % the host" in text
-
-
 def test_of_many_queues_the_busiest_are_shown_in_their_order_and_the_rest_is_counted() -> None:
     busy_devices = list(range(7, 1000, 50))
 
@@ -273,18 +257,6 @@ def of_ranks(ranks: int, width: int = 80, world_size: int | None = None) -> str:
 def test_no_rank_is_cut_off_in_eighty_columns(ranks: int) -> None:
     assert "…" not in of_ranks(ranks)
     assert of_ranks(ranks).split() == of_ranks(ranks, width=200).split()
-
-
-def test_few_ranks_have_a_row_each_with_median_and_spread() -> None:
-    rows = [in_words(line) for line in of_ranks(3).splitlines()]
-    (first,) = (row for row in rows if row.startswith("0 "))
-    (last,) = (row for row in rows if row.startswith("2 "))
-    assert first.startswith("0 113 ms 100 ms ")
-    # Time, computing, communication, hidden, idle, waited, last.
-    assert last == "2 113 ms 102 ms 11.0 ms 0 % 0 % 0 ms 1"
-    assert any(row.startswith("spread 0 ms") for row in rows)
-    assert "straggler: rank 2 came last in 1 of 1 collectives" in of_ranks(3, width=200)
-    assert of_ranks(2, world_size=128).startswith("2 ranks of 128")
 
 
 def test_many_ranks_have_their_extremes_and_who_they_belong_to() -> None:

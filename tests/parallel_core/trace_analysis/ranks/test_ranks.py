@@ -111,9 +111,6 @@ def test_of_traces_that_lost_collectives_only_those_in_a_consistent_order_are_ma
     check_waits(ranks, complete)
     assert ranks.clocks_agree is True
     assert ranks.world_size == 128
-    notes = " ".join(ranks.notes)
-    assert "2 of the job's 128 " in notes
-    assert "16 kernels " in notes
 
 
 def test_the_spread_of_each_figure_is_that_of_the_ranks() -> None:

@@ -1,0 +1,1 @@
+"""What commands say of stored inputs, in files that a review reads as a diff."""
