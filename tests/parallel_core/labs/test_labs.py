@@ -173,11 +173,11 @@ WILD: Mapping[str, tuple[Mapping[str, str], str]] = {
     "ends its process": ({IN_SUBMIT: f"{IN_SUBMIT}os._exit(0)\n        "}, "exit status 0"),
     "works where it should start": (
         {STARTING: "self.work(queue)"},
-        "`start` (engine.py, line",
+        "did not return within 4 s",
     ),
     "never ends its import": (
         {"class MyEngine": "while True: pass\n\nclass MyEngine"},
-        "`<module>` (engine.py, line",
+        "did not return within 4 s",
     ),
     "takes too much memory": (
         {"self.last: ": "self.all = bytearray(8 * 2**30)\n        self.last: "},
@@ -199,38 +199,6 @@ def test_whatever_an_engine_does_is_a_failed_step_with_one_line(
         assert outcome.state == "failed"
         assert "\n" not in outcome.got
         assert message in outcome.got
-    assert drawn(LABS["queue"], engine).startswith("no timeline")
-
-
-FORGED = """
-import json, os, sys
-import backends.conformance.judging, backends.conformance.running, backends.conformance.searching
-from backends.conformance import judging, running, searching
-from parallel_core.labs import grading, programs
-
-judging.judge = searching.judge = lambda *_, **__: None
-grading._is_equal = lambda *_: True
-running.run = lambda *_: None
-programs.compute = lambda loaded, answer, *_: answer([])
-for name in ("increments", "promptly"):
-    getattr(programs, name).__code__ = (lambda *_: (1, 1)).__code__
-
-
-class MyEngine:
-    engine, devices, ops = "async", (), None
-    spans = [("", 1, "x")]
-
-    def __init__(self, *_):
-        print(json.dumps([1, 1]))
-"""
-
-
-def test_an_engine_that_computes_nothing_and_replaces_the_judge_gets_no_points_for_values(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "engine.py").write_text(FORGED)
-    engine = named(f"{tmp_path / 'engine.py'}:{ENGINE}")
-    assert [outcome.state for outcome in judged("queue", engine, 3)] == ["failed"] * 3
     assert drawn(LABS["queue"], engine).startswith("no timeline")
 
 
