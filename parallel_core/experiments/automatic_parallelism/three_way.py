@@ -50,7 +50,7 @@ from parallel_core.experiments.runner.changes import (
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.formulas import Times, Values
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, bands_of_gain
 from parallel_core.experiments.runner.tallies import Repetition, Tally, copied_beside_computation
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.result import Case
@@ -248,15 +248,11 @@ SAVED = Metric(
     share=lambda saved, result: saved / max(LEAST, result.metrics.get(ON_CORES.name, 1.0)),
     limits=(-1.0, 1.0),
     needs_queue_from=0.2,
-    bands=(
-        Band(LOWEST, "hindered", "Computing and copying slowed each other down"),
-        Band(-0.2, "serial", "Computing and copying went on one after the other"),
-        Band(0.2, "partly", "Computing and copying overlapped for a part of what the cores allow"),
-        Band(
-            0.8,
-            "parallel",
-            "Computing and copying went on at the same time, as far as the cores allow",
-        ),
+    bands=bands_of_gain(
+        hindered="Computing and copying slowed each other down",
+        serial="Computing and copying went on one after the other",
+        partly="Computing and copying overlapped for a part of what the cores allow",
+        parallel="Computing and copying went on at the same time, as far as the cores allow",
     ),
 )
 
