@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from parallel_core.labs.grading import (
     judge_values,
 )
 from parallel_core.measurement.result import Counted
+from parallel_core.system.errors import MeasurementError
 from tests.conftest import RunProgram
 from tests.parallel_core.report.plots.synthetic_results import TIMED
 
@@ -218,7 +220,21 @@ def test_whatever_an_engine_does_is_a_failed_step_with_one_line(
         assert outcome.state == "failed"
         assert "\n" not in outcome.got
         assert message in outcome.got
-    assert drawn(LABS["queue"], engine).startswith("no timeline")
+
+
+def test_a_timeline_has_a_line_for_each_thread_or_says_why_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spans = [("multiply", "cpu:1", 1.0, 1.5), ("copy", "copies", 1.5, 2.0)]
+    monkeypatch.setattr(grading, "computed", lambda *_: spans)
+    assert drawn(LABS["queue"], "any", width=4).splitlines() == [
+        "cpu:1        mmm  ",
+        "copies         ccc",
+    ]
+    spans.clear()
+    assert drawn(LABS["queue"], "any") == "no timeline: no task was computed"
+    monkeypatch.setattr(grading, "computed", Mock(side_effect=MeasurementError("hangs")))
+    assert drawn(LABS["queue"], "any") == "no timeline: hangs"
 
 
 def test_a_lab_is_started_once_and_its_grades_are_json(
