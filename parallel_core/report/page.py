@@ -81,9 +81,9 @@ def _section(
     """Return the values of an experiment's section in the page's template."""
     described, believed = experiment.experiment, experiment.believed
     curves, curve_values = charts.curves_chart(experiment)
-    has_curves_alone = curves is not None and bool(
-        described.curves and described.curves.in_place_of_times
-    )
+    times = tables.case_times_table(experiment)
+    if curves is not None and described.curves is not None and described.curves.in_place_of_times:
+        times = ()
     timelines, unprofiled = None, dict[str, str]()
     if timeline_of is not None:
         count = len(analysis.experiments)
@@ -119,7 +119,7 @@ def _section(
         "kernels": {name: words for name, words in kernels.items() if words},
         "differences": tables.differences_table(experiment),
         "curve_values": curve_values,
-        "times": () if has_curves_alone else tables.case_times_table(experiment),
+        "times": times,
         "data": "; ".join(sorted({result.data for result in results if result.data})),
         "agreement_at_first": _max_loss_difference(results, FIRST_BATCHES),
         "agreement": _max_loss_difference(results),
