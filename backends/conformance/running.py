@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import CodeType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -38,21 +38,6 @@ class Event(NamedTuple):
     """The first line of its message."""
     values: list[Any]
     """What a statement that waits has computed, for each name that it defines."""
-
-    @classmethod
-    def read(cls, answer: Any) -> Self:
-        """Return the event that was sent; raises ValueError if it is none."""
-        match answer:
-            case (
-                int(position),
-                str(verb),
-                ("returns" | "fails" | "refuses" | "raises") as outcome,
-                str(error),
-                str(message),
-                list(values),
-            ):
-                return cls(position, verb, outcome, error, message, values)
-        raise ValueError("not an event")
 
 
 Report = Callable[[Event], object]

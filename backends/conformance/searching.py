@@ -170,9 +170,9 @@ class Runner:
         events: list[Event] = []
         try:
             answers = self._worker.call(program, self._is_suspect, seconds=deadline)
-            engine = str(next(answers, ""))
+            engine = next(answers)
             # Those before a hang or a crash are kept.
-            events.extend(map(Event.read, answers))
+            events.extend(Event(*event) for event in answers)
         except RaisedError as error:
             return judge(program, engine, events, is_over=False) or Finding(
                 f"cannot be loaded again: {error}"
@@ -181,8 +181,6 @@ class Runner:
             stacks = "\n".join(error.stacks.splitlines()[:MAX_STACK_LINES])
             unfinished = Finding(str(error), _place_of(error.stacks), stacks)
             return judge(program, engine, events, is_over=False) or unfinished
-        except ValueError as error:
-            return Finding(f"answers with what is {error}")
         return judge(program, engine, events)
 
 

@@ -1,8 +1,7 @@
 """The process of a worker: it loads a backend, and does with it what it is asked to.
 
-A backend may print, exit, raise or hang. What it prints goes into a pipe, answers go into another
-one, and a call that takes too long ends the process, whose threads' stacks are written to a file
-before.
+Requests and answers go through one connection. What a backend prints goes to standard error. When
+the process crashes, or is told that it hangs, it writes the stacks of its threads to a file.
 """
 
 import faulthandler
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal, TextIO, final
+from typing import Any, Literal, final
 
 from backends.conformance.answers import encoded
 from backends.errors import BackendError, message_of
@@ -32,8 +31,8 @@ Work = Callable[..., object]
 """What is done in each call: a function of `Loaded`, an `Answer`, and the arguments of the call;
 picklable, too.
 """
-
-
+HANGS = signal.SIGUSR1
+"""The signal that tells the process that it hangs."""
 Kind = Literal["begins", "value", "ends"]
 """What a message is: that the process is there; an answer; that a call is over, with the reason if
 it failed.
@@ -52,15 +51,6 @@ class Task:
     """How long loading may take: the first import of a framework may be slow."""
     memory: int | None = None
     """The bytes by which the process may grow when it loads and works; None: any."""
-
-
-@dataclass(frozen=True)
-class Channels:
-    """The process's ends of its pipes."""
-
-    requests: Connection
-    answers: Connection
-    output: Connection
 
 
 @final
@@ -85,56 +75,52 @@ class Loaded:
         return self._backend
 
 
-def serve(channels: Channels, task: Task, stacks: Path) -> None:
+def serve(connection: Connection, task: Task, stacks: Path) -> None:
     """Load the backend, and then answer one call after the other, until the process is killed."""
     # With all that the backend starts, it is a group of processes, which is killed as a whole.
     os.setsid()
     # An interrupt is for the process that shows it; it ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _redirect_output(channels.output)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
     if task.memory is not None:
         _limit_growth(task.memory)
     with stacks.open("w") as stacks_file:
         faulthandler.enable(stacks_file)
-        server = _Server(channels.answers, stacks_file)
-        server.send("", "begins", None)
+        # After its stacks it ends, as every process does that gets this signal.
+        faulthandler.register(HANGS, stacks_file, chain=True)
+        server = _Server(connection)
+        server.send("begins", None)
         loaded = Loaded(task.load)
-        if not server.do("", task.starting_seconds, partial(loaded.on, task.devices)):
+        if not server.do(partial(loaded.on, task.devices)):
             return
         while True:
-            nonce, seconds, arguments = channels.requests.recv()
-            answer = partial(server.answer, nonce)
-            server.do(nonce, seconds, partial(task.work, loaded, answer, *arguments))
+            arguments = connection.recv()
+            server.do(partial(task.work, loaded, server.answer, *arguments))
 
 
 @final
 class _Server:
     """The side of the calls that computes: it does the work, and sends what comes of it."""
 
-    def __init__(self, answers: Connection, stacks: TextIO) -> None:
-        self._answers, self._stacks = answers, stacks
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         # The threads of a program answer at the same time.
         self._sending = threading.Lock()
 
-    def answer(self, nonce: str, value: Any) -> None:
-        """Send an answer to a call."""
-        self.send(nonce, "value", encoded(value))
+    def answer(self, value: Any) -> None:
+        """Send an answer to the call that is being done."""
+        self.send("value", encoded(value))
 
-    def send(self, nonce: str, kind: Kind, content: Any) -> None:
-        """Send a message as one line."""
-        line = json.dumps([nonce, kind, content]).encode() + b"\n"
-        with self._sending, open(self._answers.fileno(), "wb", closefd=False) as file:
-            file.write(line)
+    def send(self, kind: Kind, content: Any) -> None:
+        """Send a message as JSON."""
+        message = json.dumps([kind, content]).encode()
+        with self._sending:
+            self._connection.send_bytes(message)
 
-    def do(self, nonce: str, seconds: float, work: Callable[[], object]) -> bool:
-        """Do `work`, and return whether it raised nothing; then send the end of the call.
-
-        If it takes more than these seconds, the process writes its stacks and ends.
-        """
-        self._stacks.seek(0)
-        self._stacks.truncate()
-        faulthandler.dump_traceback_later(seconds, exit=True, file=self._stacks)
+    def do(self, work: Callable[[], object]) -> bool:
+        """Do `work`, send the end of the call, and return whether it raised nothing."""
         reason = None
         try:
             work()
@@ -142,21 +128,8 @@ class _Server:
             reason = message_of(error)
         except BaseException as error:
             reason = f"{type(error).__name__}: {message_of(error)}"
-        faulthandler.cancel_dump_traceback_later()
-        self.send(nonce, "ends", reason)
+        self.send("ends", reason)
         return reason is None
-
-
-def _redirect_output(output: Connection) -> None:
-    """Let all that this process prints go to a pipe, line by line.
-
-    A process that is killed does not empty its buffers.
-    """
-    for descriptor in (1, 2):
-        os.dup2(output.fileno(), descriptor)
-    output.close()
-    sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
 
 
 def _limit_growth(size: int) -> None:

@@ -1,53 +1,28 @@
 """A process that loads a backend and works with it, as its parent sees it: a hang and a crash are
 errors.
-
-The parent believes only answers to what it asked, and reads them for no longer than it allowed.
 """
 
 import json
 import multiprocessing
 import os
-import re
 import signal
 import sys
-import sysconfig
-import threading
-from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
-from secrets import token_hex
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Any, final, get_args
+from typing import Any, final
 
 from backends.conformance.answers import decoded
-from backends.conformance.serving import Channels, Kind, Task, serve
+from backends.conformance.serving import HANGS, Kind, Task, serve
 from backends.errors import BackendError
 
 BEGINNING_SECONDS = 120.0
 """In which a process imports these packages, before it loads the backend."""
 PATIENCE = 2.0
-"""Seconds after its deadline in which a process may write its stacks and end, before it is
-killed.
-"""
-MOST_PASSED_ON = 2**13
-"""Bytes of what a process prints that are passed on to standard error."""
-LONGEST_LINE = 2**28
-"""Bytes of one answer."""
-LONGEST_REASON = 500
-"""Characters of what is passed on of an error's message."""
-FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
-"""A line of a stack that `faulthandler` writes."""
-PACKAGES = Path(__file__).parents[2]
-BLAMELESS = (
-    "<",
-    f"{PACKAGES / 'backends'}{os.sep}",
-    f"{PACKAGES / 'parallel_core'}{os.sep}",
-    f"{sysconfig.get_path('stdlib')}{os.sep}",
-)
-"""How the files of functions begin that are not to blame if loading hangs."""
+"""Seconds in which a process that hangs may write its stacks and end, before it is killed."""
 
 
 class WorkError(Exception):
@@ -89,9 +64,7 @@ class Worker:
         self._folder = TemporaryDirectory(prefix="conformance-")
         self._stacks = Path(self._folder.name, "stacks")
         self._process: Any = None
-        self._requests: Connection
-        self._lines: _Lines
-        self._passing_on: threading.Thread
+        self._connection: Connection
 
     def close(self) -> None:
         """End the process, and all that it started."""
@@ -102,36 +75,26 @@ class Worker:
         """Iterate over the values that the task's work answers for some arguments, as they come.
 
         Raises BackendError if the backend cannot be loaded; HangError if the work takes more than
-        these seconds; CrashError if the process ends; RaisedError if the work raises; WorkError if
-        the process sends anything else.
+        these seconds; CrashError if the process ends; RaisedError if the work raises.
         """
         if self._process is None:
             self._start()
-        # What was sent before the call is no answer to it.
-        nonce = token_hex()
         # A process that has ended is told of when its answer is read.
         with suppress(OSError):
-            self._requests.send((nonce, seconds, arguments))
-        yield from self._answers(nonce, seconds)
+            self._connection.send(arguments)
+        yield from self._answers(seconds)
 
     def _start(self) -> None:
         """Start the process, and wait until it has loaded the backend."""
         # Not forked: frameworks do not survive a fork, and each worker imports its own.
         context = multiprocessing.get_context("spawn")
-        requests, self._requests = context.Pipe(duplex=False)
-        received, answers = context.Pipe(duplex=False)
-        printed, output = context.Pipe(duplex=False)
+        self._connection, end_of_process = context.Pipe()
         self._stacks.write_text("")
-        channels = Channels(requests, answers, output)
         self._process = context.Process(
-            target=serve, args=(channels, self._task, self._stacks), daemon=True
+            target=serve, args=(end_of_process, self._task, self._stacks), daemon=True
         )
         self._process.start()
-        for connection in (requests, answers, output):
-            connection.close()
-        self._lines = _Lines(received)
-        self._passing_on = threading.Thread(target=_pass_on, args=(printed,), daemon=True)
-        self._passing_on.start()
+        end_of_process.close()
         try:
             self._wait_until_loaded(self._task.starting_seconds)
         except BaseException:
@@ -139,21 +102,25 @@ class Worker:
             raise
 
     def _wait_until_loaded(self, seconds: float) -> None:
-        """Raise BackendError if the backend is not loaded within some seconds."""
+        """Raise BackendError if the backend is not loaded within some seconds.
+
+        If loading hangs, the stacks are printed to standard error.
+        """
         try:
-            self._message("", BEGINNING_SECONDS)
+            self._message(BEGINNING_SECONDS)
         except WorkError as error:
             raise BackendError(
                 f"no process could be started to load the backend (it {error}): "
                 f"a script needs `if __name__ == '__main__'` around what starts it"
             ) from error
         try:
-            for _ in self._answers("", seconds):
+            for _ in self._answers(seconds):
                 pass
         except HangError as error:
+            print(error.stacks, file=sys.stderr)
             raise BackendError(
-                f"{_culprit(error.stacks)} did not return within {seconds:g} s: start a thread "
-                "there and return"
+                f"loading the backend did not return within {seconds:g} s: start a thread where "
+                "its stacks end, and return"
             ) from error
         except CrashError as error:
             raise BackendError(
@@ -162,49 +129,34 @@ class Worker:
         except WorkError as error:
             raise BackendError(str(error)) from error
 
-    def _answers(self, nonce: str, seconds: float) -> Iterator[Any]:
+    def _answers(self, seconds: float) -> Iterator[Any]:
         """Iterate over the answers to a call until it ends; raises WorkError as `call` does."""
         end = monotonic() + seconds
         while True:
-            kind, content = self._message(nonce, end - monotonic())
+            kind, content = self._message(end - monotonic())
             if kind == "value":
-                yield content
+                yield decoded(content)
             elif content is None:
                 return
             else:
                 raise RaisedError(_first_line(content))
 
-    def _message(self, nonce: str, seconds: float) -> tuple[Kind, Any]:
-        """Return the kind and the value of the next message that the process sends.
+    def _message(self, seconds: float) -> tuple[Kind, Any]:
+        """Return the kind and the content of the next message that the process sends.
 
-        If the process does not answer the call with this nonce within these seconds, end it and
-        raise WorkError, as `call` says.
+        Raises HangError if none comes within these seconds, and CrashError if the process ends.
         """
+        if not self._connection.poll(max(0.0, seconds)):
+            os.kill(self._process.pid, HANGS)
+            self._process.join(PATIENCE)
+            raise HangError("hangs", self._killed())
         try:
-            line = self._lines.next(seconds + PATIENCE)
-            answered_nonce, kind, content = json.loads(line)
-            value = decoded(content)
-        except TimeoutError:
-            raise HangError("hangs", self._killed()) from None
-        except EOFError:
-            raise self._error_of_end() from None
-        except (ValueError, TypeError, RecursionError):
-            raise WorkError("answers what cannot be read", self._killed()) from None
-        if answered_nonce != nonce or kind not in get_args(Kind):
-            raise WorkError("answers what it was not asked", self._killed())
-        return kind, value
-
-    def _error_of_end(self) -> WorkError:
-        """Return the error of a call during which the process has ended.
-
-        The process ends itself if the call takes too long: then it is a HangError.
-        """
-        self._process.join(PATIENCE)
-        how = self._how_it_ended()
-        stacks = self._killed()
-        if stacks.startswith("Timeout"):
-            return HangError("hangs", stacks)
-        return CrashError(how, stacks)
+            kind, content = json.loads(self._connection.recv_bytes())
+        except (EOFError, OSError):
+            self._process.join(PATIENCE)
+            how = self._how_it_ended()
+            raise CrashError(how, self._killed()) from None
+        return kind, content
 
     def _how_it_ended(self) -> str:
         """Return the exit status of the process, or the signal that ended it, in words."""
@@ -222,7 +174,7 @@ class Worker:
         return self._stacks.read_text(errors="replace")
 
     def _kill(self) -> None:
-        """Kill the process with all that it started, and close the pipes to it."""
+        """Kill the process with all that it started, and close the connection to it."""
         if self._process is None:
             return
         # No group yet, if it was just started.
@@ -231,78 +183,10 @@ class Worker:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.join()
         self._process = None
-        self._requests.close()
-        self._lines.close()
-        # What it printed comes before what is said about it, unless a process that it started holds
-        # the pipe.
-        self._passing_on.join(1)
+        self._connection.close()
 
 
-@final
-class _Lines:
-    """Lines of a pipe whose other end may write anything, at any time."""
-
-    def __init__(self, received: Connection) -> None:
-        self._received = received
-        self._rest = bytearray()
-
-    def close(self) -> None:
-        self._received.close()
-
-    def next(self, seconds: float) -> bytes:
-        """Return the next line.
-
-        Raises TimeoutError, EOFError, and ValueError for a line that is too long.
-        """
-        end = monotonic() + seconds
-        searched = 0
-        while (length := self._rest.find(b"\n", searched)) < 0:
-            searched = len(self._rest)
-            if searched > LONGEST_LINE:
-                raise ValueError("too long a line")
-            if not wait([self._received], max(0.0, end - monotonic())):
-                raise TimeoutError
-            chunk = os.read(self._received.fileno(), 2**20)
-            if not chunk:
-                raise EOFError
-            self._rest += chunk
-        line = bytes(self._rest[:length])
-        del self._rest[: length + 1]
-        return line
-
-
-def _pass_on(printed: Connection) -> None:
-    """Pass the beginning of a process's output on to standard error, and read all of it."""
-    decoder = getincrementaldecoder("utf-8")("replace")
-    remaining = MOST_PASSED_ON
-    with printed:
-        while chunk := os.read(printed.fileno(), 2**16):
-            if remaining <= 0:
-                continue
-            text = decoder.decode(chunk[:remaining])
-            remaining -= len(chunk)
-            if remaining <= 0:
-                text += "\n(it printed more)\n"
-            with suppress(OSError, ValueError):
-                sys.stderr.write(text)
-                sys.stderr.flush()
-
-
-def _culprit(stacks: str) -> str:
-    """Name the outermost function of the main thread that is to blame for a hang.
-
-    Functions of these packages and of Python's library are not to blame.
-    """
-    _, _, main_thread = stacks.rpartition("Thread 0x")
-    for line in reversed(main_thread.splitlines()):
-        frame = FRAME.match(line)
-        if frame is not None and not frame["file"].startswith(BLAMELESS):
-            file_name = Path(frame["file"]).name
-            return f"`{frame['function']}` ({file_name}, line {frame['line']})"
-    return "loading the backend"
-
-
-def _first_line(message: Any) -> str:
-    """Return the first line of an error's message, cut if it is long."""
-    lines = str(message).strip().splitlines() or ["no reason given"]
-    return lines[0][:LONGEST_REASON]
+def _first_line(message: str) -> str:
+    """Return the first line of an error's message."""
+    lines = message.strip().splitlines() or ["no reason given"]
+    return lines[0]

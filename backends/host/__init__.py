@@ -8,6 +8,7 @@ from backends.host.cores import (
     core_shares,
     cores_of,
     on_cores,
+    processor_field,
     processor_flags,
     threads_for,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "limit_openmp_threads",
     "on_cores",
     "one_blas_thread",
+    "processor_field",
     "processor_flags",
     "release_freed_memory",
     "tell_compiling",

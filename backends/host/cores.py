@@ -8,21 +8,29 @@ from pathlib import Path
 from backends.devices import Device
 from backends.errors import BackendError
 
+PROCESSORS = Path("/proc/cpuinfo")
+
+
+def processor_field(name: str) -> list[str]:
+    """Return a field of Linux's description of the processor, such as `model name`, for each core.
+
+    Empty if the system does not say.
+    """
+    try:
+        lines = PROCESSORS.read_text().splitlines()
+    except OSError:
+        return []
+    fields = [line.partition(":") for line in lines]
+    return [value.strip() for field, _, value in fields if field.strip() == name]
+
 
 def processor_flags() -> frozenset[str]:
     """Return the instruction sets of the processor, as Linux names them (`avx2`).
 
     Empty if the system does not say.
     """
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return frozenset()
-    for line in lines:
-        if line.startswith("flags"):
-            _, _, flags = line.partition(":")
-            return frozenset(flags.split())
-    return frozenset()
+    flags_of_cores = processor_field("flags")
+    return frozenset(flags_of_cores[0].split()) if flags_of_cores else frozenset()
 
 
 def core_numbers() -> list[int]:

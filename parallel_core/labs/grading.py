@@ -1,12 +1,11 @@
 """Grading of labs: the steps of each lab, and the judgement of an engine.
 
-The engine runs in other processes, with limits of time and memory, and is never loaded in this one.
-It gets inputs that are drawn here, and its results are compared here with the expected ones.
+The engine runs in other processes, which are killed when they hang or take too much memory. Its
+results are compared here with the expected ones.
 """
 
 import inspect
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -184,10 +183,7 @@ def measured(lab: Lab, engine: str) -> Result:
     options = {"budget": BUDGET, **lab.options}
     request = (programs.measurement, lab.experiment, options)
     text = _answer(lab, engine, 2 * MOST_SECONDS, *request)
-    try:
-        return Result.from_json(json.loads(text))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise MeasurementError("gave no result that can be read") from error
+    return Result.from_json(json.loads(text))
 
 
 def _answer(lab: Lab, engine: str, seconds: float, *request: Any) -> Any:
@@ -205,14 +201,12 @@ def _answer(lab: Lab, engine: str, seconds: float, *request: Any) -> Any:
     )
     try:
         with closing(Worker(task)) as worker:
-            answers = list(worker.call(lab.devices, *request, seconds=seconds))
+            (answer,) = worker.call(lab.devices, *request, seconds=seconds)
     except HangError as error:
         raise MeasurementError(f"gave no result within {seconds:g} s and was killed") from error
     except (BackendError, WorkError) as error:
         raise MeasurementError(str(error)) from error
-    if len(answers) != 1:
-        raise MeasurementError(f"gave {len(answers)} results, not one")
-    return answers[0]
+    return answer
 
 
 def drawn(lab: Lab, engine: str, width: int = 60) -> str:
@@ -223,8 +217,6 @@ def drawn(lab: Lab, engine: str, width: int = 60) -> str:
         spans = computed(lab, engine, programs.timeline)
     except MeasurementError as error:
         return f"no timeline: {error}"
-    if not isinstance(spans, list) or not all(map(_is_span, spans)):
-        return "no timeline: the engine's spans are not those of tasks"
     if not spans:
         return "no timeline: no task was computed"
     first = min(start for _, _, start, _ in spans)
@@ -252,11 +244,3 @@ def _is_equal(got: Any, expected: Any) -> bool:
             return False
         return all(map(_is_equal, got, expected))
     return isinstance(got, np.ndarray) and np.array_equal(got, expected)
-
-
-def _is_span(value: Any) -> bool:
-    """Return whether a value has the form of a span of `labs.engine`."""
-    match value:
-        case (str(what), str(), float(start), float(end)):
-            return bool(what) and math.isfinite(start) and start < end < math.inf
-    return False

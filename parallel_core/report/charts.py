@@ -1,25 +1,15 @@
-"""The report's charts: figures, times, differences, the cost model, dispatch, curves and timelines.
+"""The report's charts: dispatch, layers, curves and timelines; frameworks are named in words."""
 
-The colour of a bar is the kind of work, and a hollow bar means that there is no queue. Frameworks
-are named in words.
-"""
-
-import math
-from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import median
 
-from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.screen import title_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.declaration import Layer, shown_case
-from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
 from parallel_core.measurement.result import Result
-from parallel_core.measurement.sweep import write_point
-from parallel_core.report.plots.bars import Bar, BarsChart
 from parallel_core.report.plots.curves import (
     COLOURS,
     DOTTED,
@@ -30,63 +20,16 @@ from parallel_core.report.plots.curves import (
 )
 from parallel_core.report.plots.stacked import Part, Row, StackedChart
 from parallel_core.report.plots.timeline import Panel, TimelinesChart
+from parallel_core.report.tables import Table, curves_table
 from parallel_core.system.errors import RequestError
-from parallel_core.system.formatting import figure, percent, seconds
+from parallel_core.system.formatting import percent, seconds
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import few_lanes, overlap_phrases
 
-STYLES = {"operations": "compute", "overhead": "host", "transfer": "copy", "rest": "wait"}
-"""The style-sheet classes of the parts of a time, which have the same colours in timelines."""
 MAX_BLOCKS = 1200
 """The most blocks in all timelines of an experiment: each takes about 200 bytes of the page."""
 MAX_BLOCKS_OF_PAGE = 6000
-
-
-def metric_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw the metric that answers an experiment's question, with a bar and interval per cell."""
-    bars = []
-    for analysed in experiment.believed:
-        if analysed.metric:
-            style = _style_of(analysed.cell)
-            bars.append(_bar(analysed.cell.side, analysed.metric, style, with_bounds))
-    return BarsChart({"": bars}, figure) if bars else None
-
-
-def case_times_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw the time of every case, with a bar and interval per cell."""
-    groups: dict[str, list[Bar]] = {}
-    for analysed in experiment.believed:
-        style = _style_of(analysed.cell)
-        for name, interval in analysed.times.items():
-            bar = _bar(analysed.cell.side, interval, style)
-            groups.setdefault(name, []).append(bar)
-    return BarsChart(groups) if groups else None
-
-
-def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw the difference between two frameworks' times, or two engines', part by part.
-
-    A last bar shows all parts together.
-    """
-    groups = {}
-    for difference in (*experiment.between_frameworks, *experiment.between_engines):
-        if not difference.parts:
-            continue
-        rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in difference.parts.items()]
-        bars = [*_stacked(rows), *_stacked([("together", difference.seconds, "total")])]
-        if difference.verdict == "too few runs":
-            bars = [_without_bounds(bar) for bar in bars]
-        sides = f"{difference.cell.side} against {difference.against.side}"
-        words = "; ".join(filter(None, (difference.in_words, difference.reasons_in_words)))
-        groups[f"{sides}: {words}"] = bars
-    return BarsChart(groups) if groups else None
-
-
-def _without_bounds(bar: Bar) -> Bar:
-    """Return a bar whose value is written without its bounds, which are very wide for few runs."""
-    estimate, _, _ = bar.value.partition(" (")
-    return bar._replace(value=estimate)
 
 
 def layers_chart(experiment: ExperimentAnalysis) -> StackedChart | None:
@@ -116,28 +59,6 @@ def _seconds_up_to(analysed: CellAnalysis, layer: Layer) -> float:
     return analysed.times[layer.case].estimate
 
 
-def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw metrics beside their predictions, if an experiment declares predictions.
-
-    Cells that lack one of the metrics are left out.
-    """
-    predictions = experiment.experiment.predictions
-    needed: set[str] = set()
-    for names in predictions.values():
-        needed.update(names.values())
-    groups = {}
-    for analysed in experiment.believed:
-        if not needed.issubset(analysed.metrics):
-            continue
-        for predicted, names in predictions.items():
-            bars = []
-            for label, name in names.items():
-                style = _style_of(analysed.cell) if label == "measured" else "predicted"
-                bars.append(_bar(label, analysed.metrics[name], style))
-            groups[f"{analysed.cell.side}, {predicted}"] = bars
-    return BarsChart(groups) if groups else None
-
-
 def dispatch_chart(analysis: Analysis) -> StackedChart | None:
     """Draw the share of a case's time that had passed when Python continued.
 
@@ -163,53 +84,18 @@ def dispatch_chart(analysis: Analysis) -> StackedChart | None:
     return StackedChart(groups, percent) if groups else None
 
 
-def _style_of(cell: Cell) -> str:
-    """Return the style-sheet classes of a cell's bars, which are hollow without a queue."""
-    return "total hollow" if cell.engine == "sync" else "total"
-
-
-def _bar(
-    name: str, interval: Interval, style: str, write: Callable[[Interval], str] = with_seconds
-) -> Bar:
-    """Return a bar from 0 to an interval's estimate, with a whisker if the interval has bounds."""
-    bounds = (interval.low, interval.high) if math.isfinite(interval.high) else None
-    return Bar(name, write(interval), 0, interval.estimate, style, bounds)
-
-
-def _stacked(rows: Sequence[tuple[str, Interval, str]]) -> list[Bar]:
-    """Return bars of seconds, each of which begins where the bar before it ended.
-
-    A row is a name, the seconds, and the style of the bar.
-    """
-    bars = []
-    start = 0.0
-    for name, interval, style in rows:
-        end = start + interval.estimate
-        bars.append(Bar(name, with_seconds(interval), start, end, style))
-        start = end
-    return bars
-
-
-def curves_chart(
-    experiment: ExperimentAnalysis,
-) -> tuple[CurvesChart | None, tuple[tuple[str, ...], ...]]:
+def curves_chart(experiment: ExperimentAnalysis) -> tuple[CurvesChart | None, Table]:
     """Return the chart of an experiment's curves in every cell, and the same values as a table.
 
-    The first row of the table has the headings. Without curves they are None and empty.
+    Without curves they are None and empty.
     """
     curves = experiment.experiment.curves
     cells = [analysed for analysed in experiment.believed if analysed.curves]
     if curves is None or not cells:
         return None, ()
     swept = cells[0].results.valid[0].series[curves.over]
-    columns = {curves.x_title: [write_point(value, curves.over) for value in swept]}
-    for analysed in cells:
-        for label, values in analysed.curves.items():
-            heading = ": ".join(filter(None, (analysed.cell.side, label)))
-            columns[heading] = [with_bounds(value) for value in values]
-    rows = zip(*columns.values(), strict=False)
     panels = {analysed.cell.side: analysed.curves for analysed in cells}
-    return sweep_chart(curves, swept, panels), (tuple(columns), *rows)
+    return sweep_chart(curves, swept, panels), curves_table(experiment, curves, swept)
 
 
 def learning_curves(analysis: Analysis, experiment: ExperimentAnalysis) -> CurvesChart | None:

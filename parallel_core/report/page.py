@@ -17,7 +17,7 @@ from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import with_bounds, with_seconds
 from parallel_core.measurement.result import Result
-from parallel_core.report import charts
+from parallel_core.report import charts, tables
 from parallel_core.report.plots.svg import inline, style_sheet
 from parallel_core.report.plots.task_graph import TaskGraph
 from parallel_core.system.formatting import kernels_in_words, listed
@@ -80,25 +80,19 @@ def _section(
 ) -> dict[str, Any]:
     """Return the values of an experiment's section in the page's template."""
     described, believed = experiment.experiment, experiment.believed
-    curves, table = charts.curves_chart(experiment)
-    times = charts.case_times_chart(experiment)
-    if described.curves is not None:
-        replaces_times = described.curves.in_place_of_times
-        if curves is not None and replaces_times:
-            times = None
+    curves, curve_values = charts.curves_chart(experiment)
+    times = tables.case_times_table(experiment)
+    if curves is not None and described.curves is not None and described.curves.in_place_of_times:
+        times = ()
     timelines, unprofiled = None, dict[str, str]()
     if timeline_of is not None:
         count = len(analysis.experiments)
         timelines, unprofiled = charts.timelines_chart(experiment, timeline_of, count)
     results = [result for _, result in charts.trained(experiment)]
     drawn = {
-        "figure": charts.metric_chart(experiment),
-        "times": times,
         "timelines": timelines,
-        "differences": charts.differences_chart(experiment),
         "curves": curves,
         "layers": charts.layers_chart(experiment),
-        "cost_model": charts.cost_model_chart(experiment),
         "learning": charts.learning_curves(analysis, experiment),
     }
     believed_results = [analysed.results for analysed in believed]
@@ -123,7 +117,9 @@ def _section(
         **{name: inline(chart, f"{described.name}: {name}") for name, chart in drawn.items()},
         "unprofiled": unprofiled,
         "kernels": {name: words for name, words in kernels.items() if words},
-        "table": table,
+        "differences": tables.differences_table(experiment),
+        "curve_values": curve_values,
+        "times": times,
         "data": "; ".join(sorted({result.data for result in results if result.data})),
         "agreement_at_first": _max_loss_difference(results, FIRST_BATCHES),
         "agreement": _max_loss_difference(results),

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.host import available_cores, core_numbers, release_freed_memory
+from backends.host import available_cores, core_numbers, processor_field, release_freed_memory
 from backends.registry import package_version
 from parallel_core.system.formatting import figure, percent
 
@@ -32,7 +32,6 @@ QUOTA_FILES = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
 """The files of a limit on computing, in version 2 of control groups and in version 1."""
 STATISTICS = Path("/proc/stat")
 PRESSURE = Path("/proc/pressure/cpu")
-PROCESSORS = Path("/proc/cpuinfo")
 TICKS_PER_SECOND = 100
 """The unit of the counts in /proc/stat, wherever frameworks run (proc(5), USER_HZ)."""
 
@@ -51,8 +50,9 @@ def describe_machine() -> dict[str, Any]:
 
     `commit` is that of the checkout that contains this package, or `unknown` outside of one.
     """
+    names = processor_field("model name") or [platform.processor() or platform.machine()]
     return {
-        "processor": _processor(),
+        "processor": names[0],
         "cores": available_cores(),
         "core_numbers": core_numbers(),
         "usable_cores": usable_cores(),
@@ -310,11 +310,7 @@ def _waited_seconds() -> float | None:
 
 def _clocks() -> tuple[float, ...]:
     """Return the clocks of the cores, in MHz; empty except on x86 processors."""
-    try:
-        lines = PROCESSORS.read_text().splitlines()
-        return tuple(float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz"))
-    except (OSError, ValueError):
-        return ()
+    return tuple(map(float, processor_field("cpu MHz")))
 
 
 def _kibibytes(status: Path, field: str) -> int:
@@ -337,16 +333,3 @@ def _commit() -> str:
     except (OSError, ValueError, subprocess.SubprocessError):
         return "unknown"
     return commit if Path(top) == ROOT else "unknown"
-
-
-def _processor() -> str:
-    """Return the name of the processor."""
-    try:
-        lines = PROCESSORS.read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        if line.startswith("model name"):
-            _, _, name = line.partition(":")
-            return name.strip()
-    return platform.processor() or platform.machine()

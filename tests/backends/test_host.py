@@ -4,30 +4,36 @@ reused.
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 
 import pytest
 from threadpoolctl import ThreadpoolController
 
 import backends
 from backends.host import available_cores, core_shares, on_cores
-from tests.conftest import FRAMEWORKS, THREADS, RunPython
+from tests.conftest import THREADS, RunPython
 
 PRINT_CORES = """
-import json, os
+import faulthandler, json, os
 import numpy as np
 import backends
-before = os.sched_getaffinity(0)
-tasks = set(os.listdir("/proc/self/task"))
-backend = backends.load("{name}", {devices}, "cpu", "async", 1, {workers})
-for device in backend.devices:
-    x = backend.asarray(np.ones(2, dtype=np.float32), device)
-    backend.wait(backend.launch(backend.ops.relu, x))
-assert os.sched_getaffinity(0) == before
-started = set(os.listdir("/proc/self/task")) - tasks
-for sets in (backend.cores, (os.sched_getaffinity(int(task)) for task in started)):
-    print(json.dumps([sorted(cores) for cores in sets]))
+
+faulthandler.dump_traceback_later(110, exit=True)
+for name in {names}:
+    before = os.sched_getaffinity(0)
+    tasks = set(os.listdir("/proc/self/task"))
+    backend = backends.load(name, {devices}, "cpu", "async", 1, {workers})
+    for device in backend.devices:
+        x = backend.asarray(np.ones(2, dtype=np.float32), device)
+        backend.wait(backend.launch(backend.ops.relu, x))
+    assert os.sched_getaffinity(0) == before
+    started = set(os.listdir("/proc/self/task")) - tasks
+    of_threads = [sorted(os.sched_getaffinity(int(task))) for task in started]
+    print(json.dumps([list(map(sorted, backend.cores)), of_threads]))
 """
+CoresOf = dict[str, tuple[list[list[int]], list[list[int]]]]
+"""By framework: the cores of each device, and those of each thread that a backend has started."""
 
 
 def test_shares_are_disjoint_and_of_the_size_that_was_asked_for() -> None:
@@ -54,38 +60,57 @@ THREE_CORES = pytest.mark.skipif(
 )
 
 
-def cores_of_devices_and_threads(
-    run_python: RunPython, name: str, devices: int, workers: int
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the cores of each device, and those of each thread that a backend has started."""
-    code = PRINT_CORES.format(name=name, devices=devices, workers=workers)
-    of_devices, of_threads = run_python(code).stdout.splitlines()
-    return json.loads(of_devices), json.loads(of_threads)
+def cores_in_one_process(
+    run_python: RunPython, names: Sequence[str], devices: int, workers: int, more: str = ""
+) -> tuple[CoresOf, list[str]]:
+    """Load frameworks one after the other in one process; return their cores, and what `more` code
+    prints afterwards.
+    """
+    code = PRINT_CORES.format(names=names, devices=devices, workers=workers)
+    lines = run_python(code + more).stdout.splitlines()
+    cores = [json.loads(line) for line in lines[: len(names)]]
+    return dict(zip(names, cores, strict=True)), lines[len(names) :]
+
+
+MULTIPLY_ON_ALL_DEVICES = """
+if name == "mxnet":
+    backend = backends.load("mxnet", 3, "cpu", "async", 1)
+    matrix = np.ones((300, 300), dtype=np.float32)
+    for x in [backend.asarray(matrix, device) for device in backend.devices] * 200:
+        y = backend.launch(backend.ops.matmul, x, x)
+    print(backend.to_numpy(y)[0, 0])
+"""
 
 
 @TWO_CORES
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_each_device_has_a_core_of_its_own(
-    require: Callable[[str], None], run_python: RunPython, name: str
+def test_each_device_has_a_core_of_its_own_also_after_another_framework_has_brought_openmp(
+    require: Callable[[str], None], run_python: RunPython
 ) -> None:
-    require(name)
+    # PyTorch brings OpenMP: MXNet's OpenBLAS would hang with it.
+    names = [name for name in ("jax", "torch", "mxnet") if find_spec(name)]
+    for name in names:
+        require(name)
     first, second, *_ = sorted(os.sched_getaffinity(0))
-    of_devices, of_threads = cores_of_devices_and_threads(run_python, name, devices=2, workers=1)
-    assert of_devices == [[first], [second]]
-    assert [first] in of_threads
-    assert [second] in of_threads
+    cores, products = cores_in_one_process(run_python, names, 2, 1, MULTIPLY_ON_ALL_DEVICES)
+    for of_devices, of_threads in cores.values():
+        assert of_devices == [[first], [second]]
+        assert [first] in of_threads
+        assert [second] in of_threads
+    assert products == ["300.0"] * ("mxnet" in names)
 
 
 @THREE_CORES
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
 def test_a_device_s_workers_have_a_core_each(
-    require: Callable[[str], None], run_python: RunPython, name: str
+    require: Callable[[str], None], run_python: RunPython
 ) -> None:
-    require(name)
+    names = [name for name in ("torch", "mxnet") if find_spec(name)]
+    for name in names:
+        require(name)
     first, second, *_ = sorted(os.sched_getaffinity(0))
-    of_devices, of_threads = cores_of_devices_and_threads(run_python, name, devices=1, workers=2)
-    assert of_devices == [[first, second]]
-    assert of_threads.count([first, second]) >= 2
+    cores, _ = cores_in_one_process(run_python, names, 1, 2)
+    for of_devices, of_threads in cores.values():
+        assert of_devices == [[first, second]]
+        assert of_threads.count([first, second]) >= 2
 
 
 def threads_of_libraries() -> dict[str, int]:
@@ -107,29 +132,6 @@ def test_numpy_s_threads_are_numpy_s_alone(require: Callable[[str], None], engin
     for path, count in threads_before.items():
         expected[path] = THREADS + 1 if "numpy" in path else count
     assert threads_after == expected
-
-
-AFTER_ANOTHER_FRAMEWORK = """
-import faulthandler
-import numpy as np
-import backends
-faulthandler.dump_traceback_later(110, exit=True)
-backends.load("torch", 2, "cpu", "async", 1)
-backend = backends.load("mxnet", 3, "cpu", "async", 1)
-matrix = np.ones((300, 300), dtype=np.float32)
-for x in [backend.asarray(matrix, device) for device in backend.devices] * 200:
-    y = backend.launch(backend.ops.matmul, x, x)
-print(backend.to_numpy(y)[0, 0])
-"""
-
-
-def test_workers_keep_to_their_threads_after_another_framework_has_brought_openmp(
-    require: Callable[[str], None], run_python: RunPython
-) -> None:
-    require("mxnet")
-    require("torch")
-    # MXNet's OpenBLAS would hang.
-    assert run_python(AFTER_ANOTHER_FRAMEWORK).stdout == "300.0\n"
 
 
 COUNT_FAULTS = """

@@ -241,16 +241,5 @@ EXPERIMENT = Experiment(
         Layer("+ a launch of each", "exchange", increments.ONCE),
         Layer("+ a wait for each", "wait", increments.EACH),
     ),
-    predictions={
-        "waiting once": {
-            "measured": "measured_once_seconds",
-            "predicted": "predicted_once_seconds",
-            "book’s formula": "book_predicted_once_seconds",
-        },
-        "waiting each time": {
-            "measured": "measured_each_seconds",
-            "predicted": "predicted_each_seconds",
-        },
-    },
     options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 320, "steps": 1000}},
 )

@@ -44,7 +44,7 @@ from parallel_core.experiments.runner import changes
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
 from parallel_core.experiments.runner.formulas import hidden_share
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, bands_of_gain
 from parallel_core.experiments.runner.tallies import alongside, copied_beside_computation
 from parallel_core.experiments.runner.trial import Trial, Work
 
@@ -167,11 +167,12 @@ OURS = Metric(
     # Together takes as long as the longer part, at the least.
     at_most=lambda _: 1.0,
     needs_queue_from=0.2,
-    bands=(
-        Band(LOWEST, "hindered", "Computing and copying slowed each other down"),
-        Band(-0.2, "serial", "Copies did not hide under the computation"),
-        Band(0.2, "partly", "Copies hid in part under the computation"),
-        Band(0.8, "hidden", "Copies hid under the computation"),
+    bands=bands_of_gain(
+        hindered="Computing and copying slowed each other down",
+        serial="Copies did not hide under the computation",
+        partly="Copies hid in part under the computation",
+        parallel="Copies hid under the computation",
+        parallel_code="hidden",
     ),
 )
 THE_BOOK_S = replace(

@@ -42,7 +42,13 @@ from parallel_core.experiments.runner.changes import (
 )
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
+from parallel_core.experiments.runner.metrics import (
+    LOWEST,
+    Band,
+    Metric,
+    bands_of_gain,
+    gained_on_devices,
+)
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import computed_beside_another_device
 from parallel_core.experiments.runner.trial import Trial
@@ -124,11 +130,11 @@ SPEEDUP = Metric(
     means="speed-up of all devices together over one after the other: 1 is taking turns",
     share=gained_on_devices,
     at_most=lambda result: len(result.backend["devices"]),
-    bands=(
-        Band(LOWEST, "hindered", "The devices slowed each other down"),
-        Band(-0.2, "serial", "The devices took turns"),
-        Band(0.2, "partly", "The devices overlapped in part"),
-        Band(0.8, "parallel", "The devices worked at the same time"),
+    bands=bands_of_gain(
+        hindered="The devices slowed each other down",
+        serial="The devices took turns",
+        partly="The devices overlapped in part",
+        parallel="The devices worked at the same time",
     ),
 )
 

@@ -41,7 +41,13 @@ from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Cha
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.formulas import median_of, ratio
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
+from parallel_core.experiments.runner.metrics import (
+    LOWEST,
+    Band,
+    Metric,
+    bands_of_gain,
+    gained_on_devices,
+)
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import computed_beside_another_device
 from parallel_core.experiments.runner.trial import Options, Trial, Work
@@ -212,11 +218,12 @@ SPEEDUP = Metric(
     means="speed-up of all devices over one when operations are small: 1 is no gain",
     share=gained_on_devices,
     at_most=lambda result: len(result.backend["devices"]),
-    bands=(
-        Band(LOWEST, "hindered", "Several devices slowed small operations down"),
-        Band(-0.2, "no-help", "Several devices were no help for small operations"),
-        Band(0.2, "partly", "Several devices helped small operations in part"),
-        Band(0.8, "parallel", "Several devices ran small operations at the same time"),
+    bands=bands_of_gain(
+        hindered="Several devices slowed small operations down",
+        serial="Several devices were no help for small operations",
+        partly="Several devices helped small operations in part",
+        parallel="Several devices ran small operations at the same time",
+        serial_code="no-help",
     ),
 )
 OVER_THREADS = Metric(

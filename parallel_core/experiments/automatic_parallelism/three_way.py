@@ -15,10 +15,10 @@ between the parts, so that no queue gets its work last. On a CPU, the time that 
 the separate parts, divided by the cores, is the least that all at once can take.
 
 Look at: how many multiplications ran for half of their time or more while results travelled in both
-directions at once, and how many while at least one was copied, in a repetition that the framework's profiler recorded; then, by
-the clock, `saved_fraction`, the share of the parts' added times that doing all at once saves;
-`possible_fraction`, what would be saved if all took as long as the longest part;
-`possible_on_cores_fraction`, the same if the cores' work takes longer than that.
+directions at once, and how many while at least one was copied, in a repetition that the framework's
+profiler recorded; then, by the clock, `saved_fraction`, the share of the parts' added times that
+doing all at once saves; `possible_fraction`, what would be saved if all took as long as the longest
+part; `possible_on_cores_fraction`, the same if the cores' work takes longer than that.
 
 Read: A count of 0 is one after the other, on a busy machine too. A worker that copies to its device
 and computes on it does these in turn: with one for each of two devices all three never go on at
@@ -50,7 +50,7 @@ from parallel_core.experiments.runner.changes import (
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.formulas import Times, Values
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, bands_of_gain
 from parallel_core.experiments.runner.tallies import (
     Repetition,
     Tally,
@@ -248,15 +248,11 @@ SAVED = Metric(
     share=lambda saved, result: saved / max(LEAST, result.metrics.get(ON_CORES.name, 1.0)),
     limits=(-1.0, 1.0),
     needs_queue_from=0.2,
-    bands=(
-        Band(LOWEST, "hindered", "Computing and copying slowed each other down"),
-        Band(-0.2, "serial", "Computing and copying went on one after the other"),
-        Band(0.2, "partly", "Computing and copying overlapped for a part of what the cores allow"),
-        Band(
-            0.8,
-            "parallel",
-            "Computing and copying went on at the same time, as far as the cores allow",
-        ),
+    bands=bands_of_gain(
+        hindered="Computing and copying slowed each other down",
+        serial="Computing and copying went on one after the other",
+        partly="Computing and copying overlapped for a part of what the cores allow",
+        parallel="Computing and copying went on at the same time, as far as the cores allow",
     ),
 )
 

@@ -142,8 +142,6 @@ class Experiment:
     """
     layers: tuple[Layer, ...] = ()
     """The layers of each operation's time, if they are drawn."""
-    predictions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """For each prediction, the metrics that are drawn side by side, by label: `measured`, …"""
     between_processes: Callable[..., None] | None = None
     """The program of each of several processes, if the experiment can run on several."""
     extent: Callable[..., tuple[int, int]] | None = None

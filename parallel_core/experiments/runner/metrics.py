@@ -223,6 +223,28 @@ def gained_on_devices(speedup: float, result: Result) -> float:
     return gained(speedup, len(result.backend["devices"]))
 
 
+def bands_of_gain(
+    *,
+    hindered: str,
+    serial: str,
+    partly: str,
+    parallel: str,
+    serial_code: str = "serial",
+    parallel_code: str = "parallel",
+) -> tuple[Band, ...]:
+    """Declare the bands of a share of a possible gain, such as `gained` returns.
+
+    The sentences say what a loss means, next to no gain, a part of the possible gain, and nearly
+    all of it.
+    """
+    return (
+        Band(LOWEST, "hindered", hindered),
+        Band(-0.2, serial_code, serial),
+        Band(0.2, "partly", partly),
+        Band(0.8, parallel_code, parallel),
+    )
+
+
 def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> Metric:
     """Declare a metric of how many times as fast one thing is as another.
 

@@ -33,7 +33,13 @@ from typing import Annotated, Any
 from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
+from parallel_core.experiments.runner.metrics import (
+    LOWEST,
+    Band,
+    Metric,
+    bands_of_gain,
+    gained_on_devices,
+)
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE
@@ -179,11 +185,11 @@ def efficiency(kind: str, most: float) -> Metric:
             value * len(result.backend["devices"]), result
         ),
         at_most=lambda _: most,
-        bands=(
-            Band(LOWEST, "hindered", "All devices did less than one"),
-            Band(-0.2, "serial", "Devices took turns"),
-            Band(0.2, "partly", "Each further device counted in part"),
-            Band(0.8, "parallel", "Each device counted nearly in full"),
+        bands=bands_of_gain(
+            hindered="All devices did less than one",
+            serial="Devices took turns",
+            partly="Each further device counted in part",
+            parallel="Each device counted nearly in full",
         ),
     )
 

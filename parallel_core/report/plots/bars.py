@@ -1,6 +1,6 @@
 """Charts of bars, each beside its name and its value in words."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -9,10 +9,6 @@ from parallel_core.report.plots.scales import Axis, from_zero, write_seconds
 from parallel_core.report.plots.svg import MAX_NAME_LETTERS, WIDTH, Picture, text_width
 
 ROW, GAP = 24.0, 12.0
-WIDEST_WHISKER = 1.5
-"""The longest whisker, in lengths of the longest bar: intervals of few processes may be wider, and
-their bounds are written beside them.
-"""
 
 
 class Bar(NamedTuple):
@@ -33,38 +29,19 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class BarsChart:
-    """Groups of bars on one scale."""
+    """Bars on one scale."""
 
-    groups: Mapping[str, Sequence[Bar]]
-    """The groups by heading, which may be empty."""
-    write: Callable[[float], str] = write_seconds
-    """The function that writes the marks of the scale."""
+    bars: Sequence[Bar]
     title: str = ""
-    widest: float = WIDEST_WHISKER
-    """The longest whisker, in lengths of the longest bar."""
     width: float = WIDTH
-
-    @property
-    def bars(self) -> list[Bar]:
-        """The bars of all groups."""
-        bars: list[Bar] = []
-        for group in self.groups.values():
-            bars += group
-        return bars
 
     @cached_property
     def axis(self) -> Axis:
-        """The axis that holds all bars, and whiskers up to `widest` times the longest bar."""
-        bar_ends: list[float] = []
+        """The axis that holds all bars and whiskers."""
+        ends: list[float] = []
         for bar in self.bars:
-            bar_ends += (bar.start, bar.end)
-        limit = self.widest * max(map(abs, bar_ends))
-        whisker_ends: list[float] = []
-        for bar in self.bars:
-            if bar.bounds:
-                low, high = bar.bounds
-                whisker_ends += (max(low, -limit), min(high, limit))
-        return Axis(self.title, from_zero([*bar_ends, *whisker_ends]), self.write)
+            ends += (bar.start, bar.end, *(bar.bounds or ()))
+        return Axis(self.title, from_zero(ends), write_seconds)
 
     def draw(self, picture: Picture) -> None:
         """Draw all bars, with names at the left and values at the right."""
@@ -72,13 +49,10 @@ class BarsChart:
         left = min(names_width, text_width(["m" * MAX_NAME_LETTERS])) + GAP
         values_width = text_width(bar.value for bar in self.bars)
         room = picture.width - left - values_width - GAP
-        for heading, group in self.groups.items():
-            if heading:
-                picture.paragraph(heading, "bold")
-            grid, top = picture.add("g"), picture.bottom
-            for bar in group:
-                self._draw_bar(picture, bar, left, room)
-            picture.grid(self.axis, left, room, top, grid)
+        grid, top = picture.add("g"), picture.bottom
+        for bar in self.bars:
+            self._draw_bar(picture, bar, left, room)
+        picture.grid(self.axis, left, room, top, grid)
         picture.x_axis(self.axis, left, room)
 
     def _draw_bar(self, picture: Picture, bar: Bar, left: float, room: float) -> None:

@@ -2,8 +2,6 @@
 times of its cases.
 """
 
-from math import inf
-
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import labelled
@@ -62,4 +60,4 @@ def _case_times(result: Result) -> BarsChart:
     bars = [_bar(case, has_rounds) for case in result.cases]
     whiskers = "; whiskers: from the fastest to the slowest round" if has_rounds else ""
     title = f"pale: until all was done; dark: until control returned{whiskers}"
-    return BarsChart({"": bars}, title=title, widest=inf)
+    return BarsChart(bars, title)

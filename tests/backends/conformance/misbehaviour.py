@@ -7,15 +7,11 @@ import re
 import signal
 import sys
 import threading
-from contextlib import suppress
 from mmap import mmap
-from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
-from pathlib import Path
 
 from backends import Backend
 from backends.conformance.serving import Answer, Loaded
-from tests.backends.conformance.defects import load
 
 GIBIBYTE = 2**30
 
@@ -34,12 +30,6 @@ def never_let_go(devices: int) -> Backend:  # noqa: ARG001
 
 def exit_while_loading(devices: int) -> Backend:  # noqa: ARG001
     sys.exit("enough")
-
-
-def answer_while_loading(devices: int) -> Backend:
-    """Send the messages of a process that is done, before the backend is loaded."""
-    _write_everywhere(b'["", "value", 1]\n["", "ends", null]\n')
-    return load(devices)
 
 
 def do(loaded: Loaded, answer: Answer, name: str) -> None:
@@ -73,27 +63,8 @@ def be_killed_by_a_signal_without_a_name() -> None:
     os.kill(os.getpid(), signal.SIGRTMIN + 1)
 
 
-def write_garbage() -> None:
-    _write_everywhere(b"garbage\n")
-
-
-def write_half_a_line() -> None:
-    """Begin an answer, and leave the pipe open in a process that no group contains."""
-    _write_everywhere(b'["')
-    if os.fork() == 0:
-        os.setsid()
-        signal.alarm(20)
-    hang()
-
-
-def print_much() -> None:
-    for number in range(20_000):
-        print("line", number)
-
-
-def write_much_without_a_newline() -> None:
-    for _ in range(300):
-        os.write(2, b"x" * 10**6)
+def print_a_line() -> None:
+    print("a line")
 
 
 def close_its_output() -> None:
@@ -115,18 +86,3 @@ def share_memory() -> None:
 
 def share_a_file_in_memory() -> None:
     SharedMemory(create=True, size=2 * GIBIBYTE)
-
-
-def _write_everywhere(content: bytes) -> None:
-    """Write to all pipes of this process, but for its standard streams.
-
-    The pipe that multiprocessing has for its bookkeeping is left out, too.
-    """
-    left_out = (1, 2, resource_tracker.getfd())
-    for path in Path("/proc/self/fd").iterdir():
-        descriptor = int(path.name)
-        if descriptor in left_out or not path.is_fifo():
-            continue
-        # A pipe may be one to read from.
-        with suppress(OSError):
-            os.write(descriptor, content)

@@ -161,19 +161,30 @@ def test_numbers_are_compared_with_a_tolerance(error: float, is_found: bool) -> 
 
 
 @given(programs, st.data())
-def test_what_a_backend_says_about_a_program_must_be_complete(
+def test_a_sound_backend_has_no_fault_however_far_a_program_comes(
     program: Program, data: st.DataObject
 ) -> None:
     backend = load(program.devices)
     events: list[Event] = []
     run(program, backend, events.append)
     assert judge(program, backend.engine, events) is None
-    left_out = data.draw(st.integers(0, len(events) - 1))
-    without_one_event = events[:left_out] + events[left_out + 1 :]
-    assert judge(program, backend.engine, without_one_event) is not None
     # Of a program that hangs there are only the events before the hang.
-    first_events = events[:left_out]
+    first_events = events[: data.draw(st.integers(0, len(events) - 1))]
     assert judge(program, backend.engine, first_events, is_over=False) is None
+
+
+def test_every_verb_has_to_refuse_after_a_failure() -> None:
+    source = "backend.launch(lambda x: fail(ValueError()), backend.asarray(np.ones(1), devices[0]))"
+    failing = Statement(source, fails="computation", stand_in="backend.waitall()")
+    program = Program(1, (failing,))
+    events: list[Event] = []
+    run(program, load(1), events.append)
+    assert [event.verb for event in events] == ["", *VERBS]
+    for number, verb in enumerate(VERBS, 1):
+        returned = events[number]._replace(outcome="returns")
+        fault = judge(program, "sync", [*events[:number], returned])
+        assert fault is not None
+        assert fault.what == f"{verb} does not refuse after a failure"
 
 
 def test_a_failure_that_is_lost_is_found() -> None:

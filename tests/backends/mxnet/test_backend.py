@@ -188,20 +188,28 @@ def test_waiting_for_one_device_is_not_waiting_behind_another(
     assert fewest <= len(computed_products) <= most
 
 
-def test_a_device_s_operators_use_its_share_of_cores(in_mxnet: InMXNet) -> None:
+def test_a_device_s_workers_run_at_once_and_operators_use_its_share_of_cores(
+    in_mxnet: InMXNet,
+) -> None:
     code = """
 backend.wait(backend.launch(backend.ops.add, ones(4, 4), 1.0))
 before = len(os.listdir("/proc/self/task"))
 backend.wait(backend.launch(backend.ops.relu, ones(2000, 2000)))
 print(len(os.listdir("/proc/self/task")) - before)
+
+met, meeting = [], threading.Barrier(2)
+for x in (ones(1), ones(1)):
+    push(lambda: met.append(meeting.wait(20)), x.ctx, [x])
+backend.waitall()
+print(*sorted(met))
 """
-    completed = in_mxnet(code, {"OMP_NUM_THREADS": "7"}, threads_per_device=2)
+    environment = {"OMP_NUM_THREADS": "7"}
+    completed = in_mxnet(code, environment, threads_per_device=2, workers_per_device=2)
     # OpenMP starts its team at the first parallel region: one thread fewer than it may use.
-    assert int(completed.stdout) == 1
+    assert completed.stdout == "1\n0 1\n"
 
 
-def test_the_engine_is_ours_whatever_the_environment_says(in_mxnet: InMXNet) -> None:
-    code = """
+ENGINE_IS_OURS = """
 x, order = ones(1000, 1000), []
 products = [backend.launch(backend.ops.matmul, x, x) for _ in range(20)]
 
@@ -215,17 +223,7 @@ order.append("dispatched")
 waiting.join()
 print(*order)
 """
-    completed = in_mxnet(code, {"MXNET_ENGINE_TYPE": "NaiveEngine"})
-    assert completed.stdout == "dispatched computed\n"
-    assert "NaiveEngine" not in completed.stderr
-
-
-SEVERAL_CORES = pytest.mark.skipif(available_cores() < 2, reason="a core each can be told from all")
-
-
-@SEVERAL_CORES
-def test_a_model_is_issued_from_its_devices_cores_if_workers_have_all(in_mxnet: InMXNet) -> None:
-    in_mxnet("""
+CORES_OF_LAUNCHES = """
 all_cores = os.sched_getaffinity(0)
 
 def cores_of_launches(backend, value):
@@ -240,24 +238,20 @@ def cores_of_launches(backend, value):
 array = np.ones(1)
 parameters = (array, array)
 for count in (len(all_cores) - 1, len(all_cores)):
-    backend = backends.load("mxnet", count, "cpu", "async", 1)
+    fewer = backends.load("mxnet", count, "cpu", "async", 1)
     workers_have_all_cores = count == len(all_cores)
     from_all = [all_cores] * count
-    of_parameters = cores_of_launches(backend, parameters)
-    assert of_parameters == (list(backend.cores) if workers_have_all_cores else from_all)
-    assert cores_of_launches(backend, array) == from_all
+    of_parameters = cores_of_launches(fewer, parameters)
+    assert of_parameters == (list(fewer.cores) if workers_have_all_cores else from_all)
+    assert cores_of_launches(fewer, array) == from_all
 
 # A function that fails leaves the caller on its cores.
 try:
-    backend.launch(lambda value: value[2], (ones(1),))
+    fewer.launch(lambda value: value[2], (ones(1),))
 except backends.BackendError:
     assert os.sched_getaffinity(0) == all_cores
-""")
-
-
-@SEVERAL_CORES
-def test_the_cores_are_those_of_the_workers_that_run(in_mxnet: InMXNet) -> None:
-    code = """
+"""
+CORES_OF_WORKERS = """
 def cores_of_workers(backend):
     cores = {}
     for device in backend.devices:
@@ -273,18 +267,31 @@ for loaded in (backend, later_backend):
     found = cores_of_workers(loaded)
     assert found == list(loaded.cores), (found, loaded.cores)
 """
-    in_mxnet(code, devices=available_cores() + 1)
 
 
-def test_workers_of_a_device_run_at_once(in_mxnet: InMXNet) -> None:
-    code = """
-met, meeting = [], threading.Barrier(2)
-for x in (ones(1), ones(1)):
-    push(lambda: met.append(meeting.wait(20)), x.ctx, [x])
-backend.waitall()
-print(*sorted(met))
+FAILURE_THAT_NOBODY_READS = """
+def fail(x):
+    # The scale is below zero.
+    return mxnet.np.random.normal(0, -1, x.shape, ctx=x.ctx)
+
+kept = backend.launch(fail, ones(2))
 """
-    assert in_mxnet(code, workers_per_device=2).stdout == "0 1\n"
+
+
+def test_in_one_process_the_engine_is_ours_workers_have_their_cores_and_a_failure_may_be_unread(
+    in_mxnet: InMXNet,
+) -> None:
+    """One process shows all, because importing MXNet takes seconds."""
+    code = ENGINE_IS_OURS
+    # A core each can be told from all.
+    if available_cores() > 1:
+        # A model is issued from its devices' cores if workers have all.
+        code += CORES_OF_WORKERS + CORES_OF_LAUNCHES
+    code += FAILURE_THAT_NOBODY_READS
+    environment = {"MXNET_ENGINE_TYPE": "NaiveEngine"}
+    completed = in_mxnet(code, environment, devices=available_cores() + 1)
+    assert completed.stdout == "dispatched computed\n"
+    assert completed.stderr == ""
 
 
 def test_a_process_keeps_the_variants_that_it_imported_mxnet_with(in_mxnet: InMXNet) -> None:
@@ -326,18 +333,6 @@ def test_other_threads_know_numpy_s_shapes(require: Callable[[str], None], engin
     with ThreadPoolExecutor(1) as pool:
         shapes_of_gradients = list(pool.map(shape_of_gradient, shapes))
     assert shapes_of_gradients == shapes
-
-
-def test_a_failure_that_nobody_reads_is_no_failure_of_the_process(in_mxnet: InMXNet) -> None:
-    completed = in_mxnet("""
-def fail(x):
-    # The scale is below zero.
-    return mxnet.np.random.normal(0, -1, x.shape, ctx=x.ctx)
-
-kept = backend.launch(fail, ones(2))
-""")
-    assert completed.stdout == ""
-    assert completed.stderr == ""
 
 
 def test_ctrl_c_in_a_function_that_the_engine_calls_at_once_is_passed_on(in_mxnet: InMXNet) -> None:

@@ -141,11 +141,6 @@ DETAILS: Mapping[str, Mapping[str, Any]] = {
         "metrics": {
             "dispatch_fraction": 0.01,
             "t1_seconds": 1e-5,
-            "measured_once_seconds": 0.1,
-            "predicted_once_seconds": 0.09,
-            "book_predicted_once_seconds": 0.05,
-            "measured_each_seconds": 0.5,
-            "predicted_each_seconds": 0.4,
         },
         "cases": result(
             Cell("async", "torch", "async"), {"increments, waiting once": 0.1, "10 products": 0.2}

@@ -202,7 +202,7 @@ def test_nothing_is_drawn_again_when_it_is_shown(
     with pytest.raises(AssertionError, match="drawn after the analysis"):
         analyse(every_chart())
     show_comparison(analysed, terminal_console(file=StringIO()))
-    assert "chart-cost-model" in write_report(analysed, tmp_path).read_text()
+    assert "table-times-" in write_report(analysed, tmp_path).read_text()
 
 
 def test_no_interval_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:

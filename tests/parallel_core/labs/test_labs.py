@@ -6,18 +6,28 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from backends.host import core_numbers, on_cores
 from backends.registry.files import FILES, named
-from parallel_core.labs import grading
-from parallel_core.labs.grading import ENGINE, LABS, Outcome, drawn, graded
-from parallel_core.labs.programs import __file__ as programs
+from parallel_core.labs import grading, programs
+from parallel_core.labs.grading import (
+    ENGINE,
+    LABS,
+    Outcome,
+    drawn,
+    graded,
+    judge_order,
+    judge_random_programs,
+    judge_values,
+)
 from parallel_core.measurement.result import Counted
+from parallel_core.system.errors import MeasurementError
 from tests.conftest import RunProgram
 from tests.parallel_core.report.plots.synthetic_results import TIMED
 
@@ -25,7 +35,7 @@ SOLUTION = Path(__file__).parent / "solution.py"
 """Of all labs: a queue for each device is one queue if there is one device, and one more does no
 harm.
 """
-SKELETONS = Path(programs).parent
+SKELETONS = Path(programs.__file__).parent
 LANE = '"copies" if task.kind == "copy" else task.device'
 LAZY = {
     "worker.start()": "pass",
@@ -44,6 +54,10 @@ ONE_LOCK = {
 }
 
 
+VALUES, PROMPT, RANDOM_PROGRAMS, ORDER = range(4)
+"""The steps of a lab."""
+
+
 class Mistake(NamedTuple):
     """A mistake in the solution of a lab, and how it is judged."""
 
@@ -51,14 +65,14 @@ class Mistake(NamedTuple):
     changes: Mapping[str, str]
     """What stands in the place of which text."""
     step: int
-    """The step that fails, from 0."""
+    """The step that fails: `VALUES`, …"""
     message: str = ""
     """What is said of it."""
 
     @property
     def is_long(self) -> bool:
         """Whether the grader waits for long before it fails."""
-        return self.step == 3 or self.message in SLOW
+        return self.step == ORDER or self.message in SLOW
 
 
 NOTHING_COMPUTED, WAITS_FOR_LATER = "nothing computed before", "waits for a later one"
@@ -68,29 +82,29 @@ NO_RESULT = "gave no result within"
 NOT_READY = "read before it was ready"
 NONE_BESIDE = "0 of 25"
 MISTAKES = [
-    Mistake("queue", {"            try:": "            task.done.set()\n            try:"}, 1),
-    Mistake("queue", {"task.value = task.compute()": LOSING}, 0),
-    Mistake("queue", LAZY, 1, NOTHING_COMPUTED),
-    Mistake("queue", {"task.done.wait()\n\n": "self.wait_for_all()\n\n"}, 1, WAITS_FOR_LATER),
-    Mistake("queue", {"task.error = error": "del error"}, 2, "no ComputationError"),
-    Mistake("queue", {"while True": "for _ in range(64)"}, 0, NO_RESULT),
-    Mistake("two-queues", {"(*inputs, *before)": "before"}, 0, NOT_READY),
+    Mistake("queue", {"            try:": "            task.done.set()\n            try:"}, PROMPT),
+    Mistake("queue", {"task.value = task.compute()": LOSING}, VALUES),
+    Mistake("queue", LAZY, PROMPT, NOTHING_COMPUTED),
+    Mistake("queue", {"task.done.wait()\n\n": "self.wait_for_all()\n\n"}, PROMPT, WAITS_FOR_LATER),
+    Mistake("queue", {"task.error = error": "del error"}, RANDOM_PROGRAMS, "no ComputationError"),
+    Mistake("queue", {"while True": "for _ in range(64)"}, VALUES, NO_RESULT),
+    Mistake("two-queues", {"(*inputs, *before)": "before"}, VALUES, NOT_READY),
     Mistake(
         "two-queues",
         {"list(self.last.values())": "list(self.last.values())[:1]"},
-        2,
+        RANDOM_PROGRAMS,
         NOT_READY,
     ),
-    Mistake("two-queues", {LANE: '"copies"'}, 3, NONE_BESIDE),
-    Mistake("two-queues", ONE_LOCK, 3, NONE_BESIDE),
-    Mistake("hide-a-copy", {"(*inputs, *before)": "inputs"}, 0),
+    Mistake("two-queues", {LANE: '"copies"'}, ORDER, NONE_BESIDE),
+    Mistake("two-queues", ONE_LOCK, ORDER, NONE_BESIDE),
+    Mistake("hide-a-copy", {"(*inputs, *before)": "inputs"}, VALUES),
     Mistake(
         "hide-a-copy",
         {"(task, before)": "(task, [*before, task.done])"},
-        0,
+        VALUES,
         NO_RESULT,
     ),
-    Mistake("hide-a-copy", {LANE: "task.device"}, 3, NONE_BESIDE),
+    Mistake("hide-a-copy", {LANE: "task.device"}, ORDER, NONE_BESIDE),
 ]
 
 
@@ -112,16 +126,23 @@ def engine_in(folder: Path, changes: Mapping[str, str]) -> str:
     return named(f"{file}:{ENGINE}")
 
 
-def judged(lab: str, engine: str, steps: int) -> list[Outcome]:
-    """Return what is said of the first steps of a lab."""
-    return list(islice(graded(LABS[lab], engine, 1), steps))
+def judged(name: str, engine: str, step: int) -> Outcome:
+    """Return what is said of one step of a lab."""
+    lab, random = LABS[name], np.random.default_rng(1)
+    if step == VALUES:
+        return judge_values(lab, engine, lab.program, random)
+    if step == PROMPT:
+        return judge_values(lab, engine, programs.PROMPTLY, random)
+    if step == RANDOM_PROGRAMS:
+        return judge_random_programs(lab, engine, 1)
+    return judge_order(lab, engine)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("lab", LABS)
 def test_a_solution_passes_and_has_a_lane_for_each_queue(lab: str, tmp_path: Path) -> None:
     engine = engine_in(tmp_path, {})
-    assert [outcome.state for outcome in judged(lab, engine, 4)] == ["passed"] * 4
+    assert [outcome.state for outcome in graded(LABS[lab], engine, 1)] == ["passed"] * 4
     assert len(drawn(LABS[lab], engine).splitlines()) == LABS[lab].devices + 1
 
 
@@ -140,10 +161,9 @@ def test_a_mistake_fails_at_its_step(
     engine = engine_in(tmp_path, mistake.changes)
     # On a busy machine a value may be ready by chance where nothing waits for it.
     for _ in range(3):
-        *passed, outcome = judged(mistake.lab, engine, mistake.step + 1)
+        outcome = judged(mistake.lab, engine, mistake.step)
         if outcome.state == "failed":
             break
-    assert [step.state for step in passed] == ["passed"] * mistake.step
     assert outcome.state == "failed"
     assert mistake.message in outcome.got
     assert outcome.expected
@@ -162,8 +182,9 @@ def test_a_right_engine_may_print_keep_its_thread_alive_and_import_what_lies_bes
         "    def wait_for_all(self) -> None:": "    def wait_for_all(self) -> None:\n        "
         "sys.stdout = None",
     }
-    outcomes = judged("queue", engine_in(tmp_path, changes), 3)
-    assert [outcome.state for outcome in outcomes] == ["passed"] * 3
+    engine = engine_in(tmp_path, changes)
+    for step in (VALUES, PROMPT, RANDOM_PROGRAMS):
+        assert judged("queue", engine, step).state == "passed"
 
 
 IN_SUBMIT = "    def submit(self, task: Task) -> None:\n        "
@@ -173,11 +194,11 @@ WILD: Mapping[str, tuple[Mapping[str, str], str]] = {
     "ends its process": ({IN_SUBMIT: f"{IN_SUBMIT}os._exit(0)\n        "}, "exit status 0"),
     "works where it should start": (
         {STARTING: "self.work(queue)"},
-        "`start` (engine.py, line",
+        "did not return within 4 s",
     ),
     "never ends its import": (
         {"class MyEngine": "while True: pass\n\nclass MyEngine"},
-        "`<module>` (engine.py, line",
+        "did not return within 4 s",
     ),
     "takes too much memory": (
         {"self.last: ": "self.all = bytearray(8 * 2**30)\n        self.last: "},
@@ -194,44 +215,26 @@ def test_whatever_an_engine_does_is_a_failed_step_with_one_line(
     monkeypatch.setattr(grading, "MOST_STARTING_SECONDS", 4.0)
     changes, message = WILD[behaviour]
     engine = engine_in(tmp_path, {"from queue": "import os\nfrom queue", **changes})
-    values, _, errors = judged("queue", engine, 3)
-    for outcome in (values, errors):
+    for step in (VALUES, RANDOM_PROGRAMS):
+        outcome = judged("queue", engine, step)
         assert outcome.state == "failed"
         assert "\n" not in outcome.got
         assert message in outcome.got
-    assert drawn(LABS["queue"], engine).startswith("no timeline")
 
 
-FORGED = """
-import json, os, sys
-import backends.conformance.judging, backends.conformance.running, backends.conformance.searching
-from backends.conformance import judging, running, searching
-from parallel_core.labs import grading, programs
-
-judging.judge = searching.judge = lambda *_, **__: None
-grading._is_equal = lambda *_: True
-running.run = lambda *_: None
-programs.compute = lambda loaded, answer, *_: answer([])
-for name in ("increments", "promptly"):
-    getattr(programs, name).__code__ = (lambda *_: (1, 1)).__code__
-
-
-class MyEngine:
-    engine, devices, ops = "async", (), None
-    spans = [("", 1, "x")]
-
-    def __init__(self, *_):
-        print(json.dumps([1, 1]))
-"""
-
-
-def test_an_engine_that_computes_nothing_and_replaces_the_judge_gets_no_points_for_values(
-    tmp_path: Path,
+def test_a_timeline_has_a_line_for_each_thread_or_says_why_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "engine.py").write_text(FORGED)
-    engine = named(f"{tmp_path / 'engine.py'}:{ENGINE}")
-    assert [outcome.state for outcome in judged("queue", engine, 3)] == ["failed"] * 3
-    assert drawn(LABS["queue"], engine).startswith("no timeline")
+    spans = [("multiply", "cpu:1", 1.0, 1.5), ("copy", "copies", 1.5, 2.0)]
+    monkeypatch.setattr(grading, "computed", lambda *_: spans)
+    assert drawn(LABS["queue"], "any", width=4).splitlines() == [
+        "cpu:1        mmm  ",
+        "copies         ccc",
+    ]
+    spans.clear()
+    assert drawn(LABS["queue"], "any") == "no timeline: no task was computed"
+    monkeypatch.setattr(grading, "computed", Mock(side_effect=MeasurementError("hangs")))
+    assert drawn(LABS["queue"], "any") == "no timeline: hangs"
 
 
 def test_a_lab_is_started_once_and_its_grades_are_json(
@@ -271,7 +274,7 @@ def test_skeletons_are_short_and_run(lab: str, tmp_path: Path) -> None:
     text = (SKELETONS / lab / "engine.py").read_text()
     assert 30 <= len(text.splitlines()) <= 80
     (tmp_path / "engine.py").write_text(text)
-    (outcome,) = judged(lab, named(f"{tmp_path / 'engine.py'}:{ENGINE}"), 1)
+    outcome = judged(lab, named(f"{tmp_path / 'engine.py'}:{ENGINE}"), VALUES)
     assert outcome.state == ("failed" if lab == "hide-a-copy" else "passed")
 
 
@@ -319,10 +322,10 @@ def test_order_is_judged_by_the_count_whatever_the_times(
         disturbances=problems if is_disturbance else (),
     )
     monkeypatch.setattr(grading, "measured", lambda *_: result)
-    assert grading.judge_order(lab, "any").state == state
+    assert judge_order(lab, "any").state == state
 
 
 def test_an_engine_of_which_nothing_is_counted_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grading, "measured", lambda *_: replace(TIMED, counts={}))
-    outcome = grading.judge_order(LABS["queue"], "any")
+    outcome = judge_order(LABS["queue"], "any")
     assert (outcome.state, outcome.expected) == ("failed", "a count")

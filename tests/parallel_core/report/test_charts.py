@@ -1,5 +1,5 @@
-"""The report's charts: what is drawn of figures, times, curves and timelines, in which words, and
-what is left out.
+"""The report's charts and tables: what is shown of times, differences, curves and timelines, in
+which words, and what is left out.
 """
 
 import math
@@ -20,8 +20,8 @@ from parallel_core.experiments.asynchronous_computation.increments import EACH, 
 from parallel_core.measurement.confidence_intervals import Interval, with_seconds
 from parallel_core.report import charts, write_report
 from parallel_core.report.page import render
-from parallel_core.report.plots.bars import Bar
 from parallel_core.report.plots.svg import inline
+from parallel_core.report.tables import case_times_table, differences_table
 from tests.parallel_core.comparison.made_up import (
     NASTY,
     TIMES,
@@ -31,7 +31,6 @@ from tests.parallel_core.comparison.made_up import (
     measured,
     parallel,
     result,
-    with_figures,
 )
 from tests.parallel_core.comparison.test_account import made_of
 from tests.parallel_core.report.pages import TIMELINES, timeline_of, with_bare_times
@@ -60,34 +59,7 @@ def present(value: Present | None) -> Present:
     return value
 
 
-def names_and_values(bars: Sequence[Bar]) -> list[tuple[str, str]]:
-    """Return what stands beside bars: their names and their values in words."""
-    return [(bar.name, bar.value) for bar in bars]
-
-
-def test_a_figure_has_a_bar_a_value_and_a_whisker_for_each_cell() -> None:
-    bars = present(charts.metric_chart(experiment_named("parallel"))).groups[""]
-    mxnet_async, mxnet_sync, *_ = bars
-    assert [bar.name for bar in bars] == list(TIMES)
-    assert (mxnet_sync.name, mxnet_sync.value) == ("mxnet sync", "0.50 (0.49–0.51)")
-    assert mxnet_async.start == mxnet_sync.start == 0
-    assert mxnet_async.end == pytest.approx(2 * mxnet_sync.end)
-    assert mxnet_async.style == "total"
-    assert mxnet_sync.style == "total hollow"
-    low, high = present(mxnet_sync.bounds)
-    assert low < mxnet_sync.end < high
-
-
-def test_a_negative_figure_is_drawn_to_the_left_of_nothing() -> None:
-    mxnet, torch = (measured(parallel(name), (1.0, 1.01, 0.99)) for name in ("mxnet", "torch"))
-    experiment = analysis_of(mxnet, with_figures(torch, [-0.5] * 3))
-    chart = present(charts.metric_chart(experiment))
-    positive, negative = chart.groups[""]
-    assert negative.end == chart.axis.scale.low == -0.5
-    assert positive.end > positive.start == negative.start == 0
-
-
-def is_range(value: str) -> bool:
+def has_bounds(value: str) -> bool:
     """Return whether a value in words has bounds, such as `1.0 (0.9–1.1)`."""
     return "–" in value or "…" in value
 
@@ -98,21 +70,17 @@ def test_times_have_bounds_from_three_processes_on_and_differences_from_two(
 ) -> None:
     mxnet, torch = (with_bare_times(measured(parallel(name), times)) for name in ("mxnet", "torch"))
     experiment = analysis_of(mxnet, torch)
-    times_chart = present(charts.case_times_chart(experiment))
-    ((mxnet_bar, _),) = times_chart.groups.values()
-    assert (mxnet_bar.bounds is not None) == (len(times) >= 3)
-    assert ("–" in mxnet_bar.value) == (len(times) >= 3)
-    # A long whisker does not shrink the bars.
-    assert times_chart.axis.scale.place(mxnet_bar.end) > 0.6
-    differences_chart = present(charts.differences_chart(experiment))
-    ((title, parts),) = differences_chart.groups.items()
-    assert title.endswith(": too few runs to decide") == (len(times) == 1)
-    assert any(is_range(part.value) for part in parts) == (len(times) >= 2)
+    _, (_, *times_of_case) = case_times_table(experiment)
+    assert [has_bounds(value) for value in times_of_case] == [len(times) >= 3] * 2
+    _, (_, *parts) = differences_table(experiment)
+    assert any(map(has_bounds, parts)) == (len(times) >= 2)
 
 
-def test_times_stand_under_their_case() -> None:
-    times = present(charts.case_times_chart(experiment_named("async"))).groups
-    assert names_and_values(times["10 products"])[0] == ("mxnet async", "200 ms (200–200)")
+def test_times_stand_beside_their_case_and_below_their_cell() -> None:
+    (case, *sides), *rows = case_times_table(experiment_named("async"))
+    assert (case, *sides) == ("case", *TIMES)
+    times_of_case = {name: times for name, *times in rows}
+    assert times_of_case["10 products"][0] == "200 ms (200–200)"
     row = present(charts.dispatch_chart(ANALYSIS())).groups["parallel"][0]
     dispatch, computation = row.parts
     assert row.value == "100 ms of 1.00 s"
@@ -120,25 +88,31 @@ def test_times_stand_under_their_case() -> None:
     assert (computation.start, computation.end) == pytest.approx((0.1, 1.0), rel=0.01)
 
 
-def test_a_model_stands_beside_what_it_predicts() -> None:
-    (model,) = filter(None, map(charts.cost_model_chart, ANALYSIS().experiments))
-    assert names_and_values(model.groups["torch sync, waiting once"]) == [
-        ("measured", "100 ms (100–100)"),
-        ("predicted", "90.0 ms (90.0–90.0)"),
-        ("book’s formula", "50.0 ms (50.0–50.0)"),
-    ]
+def test_a_case_that_a_cell_does_not_have_has_no_time_there() -> None:
+    mxnet, torch = (measured(parallel(name), (1.0,)) for name in ("mxnet", "torch"))
+    (torch_result,) = torch.results
+    more_cases = (*torch_result.cases, replace(torch_result.cases[0], name="another"))
+    torch = replace(torch, results=(replace(torch_result, cases=more_cases),))
+    *_, row = case_times_table(analysis_of(mxnet, torch))
+    assert row == ("another", "", "1.00 s")
 
 
 def test_parts_of_a_difference_add_up_to_it() -> None:
     mxnet = made_of(parallel("mxnet"), 1.0, {"operations": 0.6, "overhead": 0.2})
     torch = made_of(parallel("torch"), 1.5, {"operations": 0.9, "overhead": 0.2})
-    chart = present(charts.differences_chart(analysis_of(mxnet, torch)))
-    (bars,) = chart.groups.values()
-    starts = [bar.start for bar in bars]
-    ends = [bar.end for bar in bars]
-    assert starts == pytest.approx([0, 0.3, 0.3, 0])
-    assert ends == pytest.approx([0.3, 0.3, 0.5, 0.5])
-    assert bars[-1].style == "total"
+    headings, *rows = differences_table(analysis_of(mxnet, torch))
+    assert headings == (
+        "difference",
+        "operations",
+        "issuing",
+        "unhidden copies",
+        "waiting",
+        "together",
+    )
+    ((sides, *parts),) = rows
+    operations, _, copies, waiting, together = (part.partition(" (")[0] for part in parts)
+    assert sides == "torch async against mxnet async"
+    assert (operations, copies, waiting, together) == ("300 ms", "", "200 ms", "500 ms")
 
 
 def test_times_are_written_with_their_bounds() -> None:

@@ -11,6 +11,7 @@ from itertools import chain, pairwise
 
 import pytest
 
+from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults, Comparison, FailedRun
 from parallel_core.comparison.plan import FIRST
@@ -65,31 +66,26 @@ def test_the_answer_comes_first_and_the_summary_last() -> None:
 
 
 @pytest.mark.parametrize("name", ["parallel", "data-parallel", "async"])
-def test_an_experiment_has_timelines_differences_figures_and_folded_tables(name: str) -> None:
-    parts = [
-        "<h2",
-        "chart-timelines-",
-        "chart-differences-",
-        "chart-figure-",
-        "<details",
-        "chart-times-",
-    ]
+def test_an_experiment_has_timelines_differences_and_folded_times(name: str) -> None:
+    parts = ["<h2", "chart-timelines-", "table-differences-", "<details", "table-times-"]
     assert_in_order(section(name), parts)
 
 
-def test_each_pair_of_sides_has_a_bar_for_the_whole_difference() -> None:
-    behind_title = section("parallel").partition('id="chart-differences-parallel"')[2]
-    chart = behind_title.partition("<h3>")[0]
-    bars = re.findall(">together</text>", chart)
-    pairs = re.findall(" against [^<]+</text>", chart)
-    assert len(bars) == len(pairs) > 1
+def test_each_pair_of_sides_has_a_row_of_parts_and_their_sum() -> None:
+    behind_title = section("parallel").partition('id="table-differences-parallel"')[2]
+    table = behind_title.partition("</table>")[0]
+    rows = re.findall('<tr><th scope="row">([^<]+)</th>((?:<td>[^<]*</td>)+)</tr>', table)
+    assert len(rows) > 1
+    for sides, values in rows:
+        assert " against " in sides
+        assert values.count("<td>") == len(PARTS) + 1
 
 
 def test_without_bare_times_there_are_no_differences_and_a_sweep_has_curves_and_no_times() -> None:
     allreduce = section("allreduce")
-    assert "chart-differences-" not in allreduce
-    assert "chart-times-" not in allreduce
-    assert_in_order(allreduce, ["chart-figure-", "chart-curves-"])
+    assert "table-differences-" not in allreduce
+    assert "table-times-" not in allreduce
+    assert_in_order(allreduce, ["chart-curves-", "table-curves-"])
 
 
 THREE_FRAMEWORKS = comparison(
@@ -131,11 +127,12 @@ def test_the_title_and_the_columns_of_differences_name_all_frameworks() -> None:
     assert columns == ["PyTorch", "third"]
 
 
-def test_tables_are_folded_but_those_of_the_answer_are_not() -> None:
+def test_tables_are_folded_but_for_the_answer_and_the_differences() -> None:
     visible = re.sub(r"<details>.*?</details>", "", page(), flags=re.DOTALL)
     assert "<table" in visible.partition("<nav")[0]
-    assert "<table" in page().partition("<nav")[2]
-    assert "<table" not in visible.partition("<nav")[2]
+    tables = re.findall('id="table-([a-z]+)-', visible.partition("<nav")[2])
+    assert set(tables) == {"differences"}
+    assert visible.partition("<nav")[2].count("<table") == len(tables)
 
 
 def test_unstable_cases_are_folded() -> None:
@@ -191,7 +188,7 @@ def test_no_name_and_nothing_that_processes_say_becomes_markup() -> None:
     assert "&lt;script&gt;alert(" in section("data-parallel")
     text_before = {
         "a library": "</b> ",
-        "a case": 'class="bold">',
+        "a case": '<tr><th scope="row">',
         "a curve's mark": "<title>",
         "a parameter": "the same work:\n",
         "the command": "Asked: <code>",

@@ -139,10 +139,11 @@ def test_charts_keep_to_the_page_and_follow_its_scheme(visited: Open) -> None:
 
 def test_without_scripts_everything_can_be_read(browser: "Browser", report: Path) -> None:
     visit = Visit(browser, report, 400, scripts=False)
-    for part in ("timelines-async", "differences-parallel", "figure-parallel", "curves-allreduce"):
+    for part in ("timelines-async", "curves-allreduce"):
         assert visit.page.locator(f"#chart-{part} text").first.is_visible(), part
+    assert visit.page.locator("#table-differences-parallel td").first.is_visible()
     visit.page.locator("#parallel summary", has_text="Times of all cases").click()
-    assert visit.page.locator("#chart-times-parallel text").first.is_visible()
+    assert visit.page.locator("#table-times-parallel td").first.is_visible()
 
 
 def test_paper_gets_everything(visited: Open) -> None:
@@ -156,7 +157,7 @@ def test_paper_gets_everything(visited: Open) -> None:
     # A4 less the margins; what scrolls on a screen is not cut off.
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 690
     # Folded parts are printed, too.
-    assert visit.page.locator("#chart-times-parallel text").first.is_visible()
+    assert visit.page.locator("#table-times-parallel td").first.is_visible()
     assert visit.page.evaluate(PALE_TEXTS)[1] == []
     assert visit.page.pdf().startswith(b"%PDF")
     visit.page.emulate_media(media="screen")

@@ -9,6 +9,7 @@ from parallel_core.system import machine
 from parallel_core.system.machine import (
     MachineSample,
     MachineWatch,
+    describe_machine,
     joined_watches,
     processor_quota,
     sample_machine,
@@ -22,7 +23,11 @@ cpu1 1 2 3 4 5 6 7 8 0 0
 cpu10 1000 0 0 0 0 0 0 500 0 0
 intr 1 2 3
 """
-FILES = {"STATISTICS": "stat", "PRESSURE": "pressure", "PROCESSORS": "cpuinfo"}
+FILES = {
+    "parallel_core.system.machine.STATISTICS": "stat",
+    "parallel_core.system.machine.PRESSURE": "pressure",
+    "backends.host.cores.PROCESSORS": "cpuinfo",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -66,18 +71,19 @@ def test_only_the_cores_of_this_process_are_counted(
     )
     (tmp_path / "cpuinfo").write_text("cpu MHz\t\t: 2100.5\nmodel name : a\ncpu MHz\t\t: 3000.0\n")
     for constant, file in FILES.items():
-        monkeypatch.setattr(machine, constant, tmp_path / file)
+        monkeypatch.setattr(constant, tmp_path / file)
     sample = sample_machine()
     first_core, second_core = 100 + 20 + 30 + 6 + 7, 1 + 2 + 3 + 6 + 7
     assert sample.worked == pytest.approx((first_core + second_core) / 100)
     assert sample.stolen == (8 + 8) / 100
     assert sample.waited == 2.5
     assert sample.mhz == (2100.5, 3000.0)
+    assert describe_machine()["processor"] == "a"
 
 
 def test_what_the_system_does_not_count_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     for constant in FILES:
-        monkeypatch.setattr(machine, constant, Path("/nowhere"))
+        monkeypatch.setattr(constant, Path("/nowhere"))
     watch = watched(sample_machine(), sample_machine())
     assert watch.others_share is None
     assert watch.stolen_share is None

@@ -90,11 +90,10 @@ def test_parts_of_a_row_stand_side_by_side_and_are_named_once_by_colour() -> Non
 
 
 def test_bars_begin_and_end_where_their_values_lie() -> None:
-    whole_bar = Bar("whole", "10 of them", 0, 10, "total")
+    whole_bar = Bar("whole", "10 of them", 0, 10, "compute hollow")
     negative_bar = Bar("negative", "four", 8, 4, "copy", (1, 9), inner=6)
     empty_bar = Bar("nothing", "0 in all", 2, 2, "host")
-    groups = {"": [whole_bar], "under <this>": [negative_bar, empty_bar]}
-    chart = BarsChart(groups, figure, "an axis")
+    chart = BarsChart([whole_bar, negative_bar, empty_bar], "an axis")
 
     drawn = Drawn(titled(chart, "a title"))
 
@@ -113,15 +112,15 @@ def test_bars_begin_and_end_where_their_values_lie() -> None:
     assert value_at(float(whisker.get("x2", "nan"))) == pytest.approx(9, abs=0.01)
     # Where nothing is a line is seen.
     assert empty.length == 1
-    heights_of_names = drawn.heights("whole", "under <this>", "negative", "nothing", "an axis")
-    heights_of_values = drawn.heights("10 of them", "under <this>", "four", "0 in all", "an axis")
+    heights_of_names = drawn.heights("whole", "negative", "nothing", "an axis")
+    heights_of_values = drawn.heights("10 of them", "four", "0 in all", "an axis")
     assert heights_of_names == sorted(heights_of_names)
     assert heights_of_values == heights_of_names
 
 
 def test_a_long_title_is_broken_into_lines_that_fit() -> None:
     title = " ".join(["a word"] * 60)
-    chart = BarsChart({"": [Bar("bar", "1", 0, 1, "total")]})
+    chart = BarsChart([Bar("bar", "1", 0, 1, "compute")])
     drawn = Drawn(titled(chart, title))
     lines = [text for text in drawn.texts if "word" in text]
     assert " ".join(lines) == title
@@ -182,11 +181,11 @@ def test_accuracies_of_guesses_have_no_panel() -> None:
 
 def test_what_xml_cannot_hold_is_replaced() -> None:
     hostile = f"\x00\x1b {NASTY} \ud800"
-    svg = titled(BarsChart({hostile: [Bar(hostile, hostile, 0, 1, "copy")]}), hostile)
+    svg = titled(BarsChart([Bar(hostile, hostile, 0, 1, "copy")]), hostile)
     assert NASTY.encode() not in svg
     assert any(NASTY in text for text in Drawn(svg).texts)
 
-    picture_in_page = inline(BarsChart({"": [Bar(hostile, "", 0, 1, "copy")]}), hostile)
+    picture_in_page = inline(BarsChart([Bar(hostile, "", 0, 1, "copy")]), hostile)
     assert picture_in_page is not None
     assert NASTY not in picture_in_page
 
