@@ -34,7 +34,7 @@ makes none faster.
 """
 READING_LONGER = 10
 """How many times as long reading takes if `waitall` has not waited, at the least."""
-MOST_STOLEN, MOST_TAKEN = 0.05, 0.6
+MOST_STOLEN, MOST_TAKEN = 0.05, 0.85
 """The shares of the cores' time that a hypervisor, and other programs, may take while threads are
 watched: a thread that is woken for a lock, and has no core, would seem to work.
 """
@@ -46,6 +46,8 @@ class Recorded:
 
     repetitions: tuple[Repetition, ...]
     unrecorded: Timing
+    is_disturbed: bool = False
+    """Whether other programs took enough of the cores meanwhile to be reported."""
 
     @property
     def is_faster(self) -> bool:
@@ -95,7 +97,7 @@ def record(
         for repetition, timing, seconds in zip(spans, timings[name], worked[name], strict=True):
             known_seconds = None if too_busy else seconds
             kept.append(replace(repetition, timing=timing, threads_seconds=known_seconds))
-        recorded[name] = Recorded(tuple(kept), unrecorded[name])
+        recorded[name] = Recorded(tuple(kept), unrecorded[name], watch.is_disturbed)
     return recorded
 
 
