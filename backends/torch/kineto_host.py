@@ -1,10 +1,6 @@
 """What the host did in a trace of Kineto's: operators, the CUDA or HIP runtime's calls, and
 exchanges over gloo.
 
-Kineto may record synchronisations (category `cuda_sync`, off by default): which stream a call
-waited for, and which event a stream was let wait for. They are tied to the runtime's calls by
-correlation numbers.
-
 Gloo runs an exchange between processes on a separate thread, and PyTorch records it there as
 `gloo:all_reduce`: from when that thread takes it up until it is complete, with the wait for the
 other processes, as a kernel of NCCL's does. The operator `c10d::allreduce_`, on the thread that
@@ -27,24 +23,16 @@ from backends.profiling.timeline import (
     ROLES,
     HostCalls,
     HostRole,
-    KnownWait,
-    Queue,
-    QueueWait,
     Span,
 )
 from backends.torch.kineto_devices import MARKS, OPERATORS, STEP
 
-SYNCHRONISATIONS = "cuda_sync"
 ROLE_OF: dict[str, HostRole] = {
-    r"\w*(?:Stream|Queue)(?:Host)?Synchronize\w*|urQueueFinish": "wait for a queue",
-    r"\w*Event(?:Host)?Synchronize\w*|urEventWait": "wait for an event",
     # To free memory is documented to wait for the whole device.
-    r"\w*Synchronize\w*|(?:cuda|hip|musa)Free|cuMemFree(?:_v2)?": "wait for a device",
-    r"(?:cuda|hip|cu|musa|mu)StreamWaitEvent\w*": "let a queue wait",
+    r"\w*Synchronize\w*|(?:cuda|hip|musa)Free|cuMemFree(?:_v2)?|urQueueFinish|urEventWait": "wait",
     r"(?:cuda|hip|cu|musa|mu)Mem(?:cpy|set)\w*": "copy",
 }
 """By the call's name; the first that matches counts."""
-RECORD = re.compile(r"(?:cuda|hip|cu|musa|mu)EventRecord\w*")
 READS_ITEM = frozenset({"aten::_local_scalar_dense", "aten::item"})
 """Operators that wait for a value: in a trace without the runtime's calls, they are the waits."""
 
@@ -81,9 +69,6 @@ def host_calls(
     queues = python_queues(slices.select(positions_by_thread), names)
     calls = slices.select(positions)
     queue_names, queue_of = recoded(calls.rows, calls.row_of, lambda thread: queues[thread][1])
-    roles = _roles(calls, runtime)
-    synchronisations = slices.select(slices.has_category(SYNCHRONISATIONS))
-    known_waits, queue_waits = _synchronised(calls, roles, synchronisations)
     return HostCalls(
         calls.names,
         queue_names,
@@ -91,9 +76,7 @@ def host_calls(
         calls.ends,
         calls.name_of,
         queue_of,
-        roles,
-        known_waits,
-        queue_waits,
+        _roles(calls, runtime),
     )
 
 
@@ -114,7 +97,7 @@ def _roles(calls: Slices, runtime: Collection[str]) -> np.ndarray:
         elif category in runtime:
             role = _role(name)
         elif name in READS_ITEM and not has_runtime_calls:
-            role = "wait for an event"
+            role = "wait"
         roles_of_pairs.append(ROLES.index(role))
     return np.array(roles_of_pairs, np.int8)[pair_of]
 
@@ -125,62 +108,6 @@ def _role(name: str) -> HostRole:
         if re.fullmatch(pattern, name):
             return role
     return "call"
-
-
-def _synchronised(
-    calls: Slices, roles: np.ndarray, synchronisations: Slices
-) -> tuple[dict[int, KnownWait], tuple[QueueWait, ...]]:
-    """Return what calls are known to have waited for, by their position, and the waits of queues.
-
-    The recorded synchronisations say so.
-    """
-    if not len(synchronisations):
-        return {}, ()
-    call_of_correlation = _calls_by_correlation(calls, roles)
-    known_waits: dict[int, KnownWait] = {}
-    queue_waits: list[QueueWait] = []
-    for synchronisation in synchronisations:
-        args = synchronisation.args
-        call = call_of_correlation.get(args.get("correlation"))
-        if call is None:
-            continue
-        device, stream = args.get("device"), args.get("stream")
-        queue = _queue(device, stream)
-        awaited_queue = _queue(device, args.get("wait_on_stream"))
-        kind = args.get("cuda_sync_kind", synchronisation.name)
-        if kind == "Context Sync":
-            known_waits[call] = KnownWait(f"gpu:{device}")
-        elif kind == "Stream Sync":
-            known_waits[call] = KnownWait(*queue)
-        record = call_of_correlation.get(args.get("wait_on_cuda_event_record_corr_id"))
-        if record is None:
-            continue
-        recorded_at = int(calls.starts[record])
-        if kind == "Event Sync":
-            known_waits[call] = KnownWait(*awaited_queue, recorded=recorded_at)
-        elif kind == "Stream Wait Event":
-            started_at = int(calls.starts[call])
-            queue_waits.append(QueueWait(started_at, queue, awaited_queue, recorded_at))
-    return known_waits, tuple(queue_waits)
-
-
-def _calls_by_correlation(calls: Slices, roles: np.ndarray) -> dict[object, int]:
-    """Return the positions of calls that wait or record an event, by their correlation numbers."""
-    name_records = np.array([RECORD.fullmatch(name) is not None for name in calls.names], bool)
-    records = name_records[calls.name_of]
-    waits = roles > ROLES.index("call")
-    positions = np.flatnonzero(waits | records)
-    correlations = calls.select(positions).arguments("correlation")
-    call_of_correlation: dict[object, int] = {}
-    for position, (correlation,) in zip(positions.tolist(), correlations, strict=True):
-        if isinstance(correlation, int | str):
-            call_of_correlation[correlation] = position
-    return call_of_correlation
-
-
-def _queue(device: object, stream: object) -> Queue:
-    """Return the queue of a stream of a GPU."""
-    return f"gpu:{device}", f"stream {stream}"
 
 
 class Exchange(NamedTuple):

@@ -61,8 +61,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 @options.path(
     "--perfetto",
     "with_findings",
-    "Write it for ui.perfetto.dev, with the critical path, steps, what was hidden and why queues "
-    "were idle as tracks; FILE.gz is compressed.",
+    "Write it for ui.perfetto.dev, with steps, what was hidden and why queues were idle as tracks; "
+    "FILE.gz is compressed.",
 )
 @options.json_file
 def trace(
@@ -76,7 +76,7 @@ def trace(
 ) -> None:
     """Show what overlapped in a trace, and what did not.
 
-    It says how busy each queue was, and which operations the critical path consists of.
+    It says how busy each queue was, and what bounds the time or a step.
 
     FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler,
     mx.profiler or jax.profiler, also by your own program. Several files, or a folder of them, are

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from backends.profiling import HOST_DEVICE
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE, DOUBTFUL
@@ -17,9 +18,9 @@ from parallel_core.terminal.layout import (
     show_table,
     table_of,
 )
-from parallel_core.trace_analysis.critical_path import PathCauses, PathPart
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.interference import Beside, Price
+from parallel_core.trace_analysis.parts import bounds_in_words
 from parallel_core.trace_analysis.profiling_run import DISPATCH, SECONDS, Agreement
 
 BESIDE: Mapping[Beside, str] = {
@@ -30,12 +31,8 @@ BESIDE: Mapping[Beside, str] = {
 }
 NOTHING = "–"
 """The text of a cell without a figure."""
-MAX_PATH_PARTS = 3
-"""The most parts of a critical path that are named; the others are added up."""
 MAX_FULL_CASES = 3
 """The most cases that are all printed in full, if none of them is the main one."""
-MIN_SHARE = 0.005
-"""The smallest share of a critical path that is not written as 0 %."""
 
 
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:
@@ -117,7 +114,7 @@ def _overlap_line(what: str, whole: float, hidden: float, under: str) -> str:
 
 
 def _case_lines(case: CaseFigures) -> Iterator[str]:
-    """Yield sentences on the overlap, the critical path, and the waits of a case.
+    """Yield sentences on the overlap, what bounds a case, and its waits.
 
     There are none if the profiler slowed the case down: they would be about the profiler.
     """
@@ -134,10 +131,9 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
         yield _overlap_line("copying", parts.copy_seconds, hidden, "computation")
     for unhidden in case.unhidden:
         yield unhidden.in_words
-    if case.critical_path.parts:
-        yield f"critical path: {_path(case)}"
-        if causes := case.critical_path.causes:
-            yield f"what bounds it: {_causes(causes, case.critical_path.seconds)}"
+    if parts.seconds:
+        has_host = any(queue.device == HOST_DEVICE for queue in case.queues)
+        yield f"what bounds it: {bounds_in_words(parts, has_host)}"
     if waits := case.waits:
         median = seconds(waits.median_seconds)
         percentile_90 = seconds(waits.percentile_90_seconds)
@@ -228,54 +224,3 @@ def _agreements_table(agreements: Sequence[Agreement]) -> Table:
 def _percent_or_dash(share: float | None) -> str:
     """Write a share in percent; a dash if it is not known."""
     return NOTHING if share is None else percent(share)
-
-
-def _causes(causes: PathCauses, seconds: float) -> str:
-    """Write the shares of a critical path's seconds by their causes, the largest first."""
-    parts = {
-        "computation": causes.compute_seconds,
-        "copies": causes.copy_seconds,
-        "collectives": causes.exchange_seconds,
-        "the host": causes.host_seconds,
-        "returning from waits": causes.waiting_seconds,
-        "delays from launch to start": causes.launch_delay_seconds,
-        "delays between operations": causes.queue_delay_seconds,
-    }
-    shares = {name: part / seconds for name, part in parts.items()}
-    largest_first = sorted(shares, key=shares.__getitem__, reverse=True)
-    shown = [name for name in largest_first if shares[name] >= MIN_SHARE]
-    return listed([f"{percent(shares[name])} {name}" for name in shown])
-
-
-def _length(parts: Sequence[PathPart]) -> str:
-    """Write the share that each of a critical path's parts takes; the longest part is the first."""
-    longest, shortest = percent(parts[0].share), percent(parts[-1].share)
-    if parts[0].share < MIN_SHARE:
-        return f"less than {percent(MIN_SHARE)} each"
-    if len(parts) == 1:
-        return longest
-    if longest == shortest:
-        return f"{longest} each"
-    return f"at most {longest} each"
-
-
-def _path(case: CaseFigures) -> str:
-    """Write the longest parts of a case's critical path, the sum of the others, and idle time."""
-    path = case.critical_path
-    parts = [part for part in path.parts[:MAX_PATH_PARTS] if part.share >= MIN_SHARE]
-    written = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in parts]
-    others = path.parts[len(parts) :]
-    share_of_others = sum(part.share for part in others)
-    share_of_short = sum(part.share for part in others if part.share < MIN_SHARE)
-    if share_of_short < MIN_SHARE:
-        # Short parts count only if they matter together: they may be all that there is.
-        others = tuple(part for part in others if part.share >= MIN_SHARE)
-    if share_of_others >= MIN_SHARE:
-        noun = "name" if len(others) == 1 else "names"
-        if written:
-            noun = f"other {noun}"
-        share = percent(share_of_others)
-        written.append(f"{share} in {len(others):,} {noun} of {_length(others)}")
-    if path.idle_share >= MIN_SHARE:
-        written.append(f"{percent(path.idle_share)} idle")
-    return listed(written)

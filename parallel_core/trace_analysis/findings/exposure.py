@@ -15,17 +15,20 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling.collectives import ON_CPU
-from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
+from parallel_core.trace_analysis.case_spans import (
+    EARLIEST,
+    LATEST,
+    NONE,
+    CaseSpans,
+    groups_of,
+)
 from parallel_core.trace_analysis.findings.communication import (
     Communication,
     Stretches,
     stretches_of,
 )
 from parallel_core.trace_analysis.findings.passes import (
-    EARLIEST,
     KEEPING,
-    LATEST,
-    NONE,
     backward_passes,
     passes_of_exchanges,
 )
