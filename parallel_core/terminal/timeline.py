@@ -1,15 +1,13 @@
-"""Print a timeline: its figures in tables and lines, and the clock's beside them."""
+"""Print a timeline: its figures in tables and lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from backends.profiling import HOST_DEVICE
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent, seconds
-from parallel_core.terminal.console import ASIDE, DOUBTFUL
 from parallel_core.terminal.layout import (
     busiest,
     count_rest,
@@ -21,7 +19,6 @@ from parallel_core.terminal.layout import (
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.interference import Beside, Price
 from parallel_core.trace_analysis.parts import bounds_in_words
-from parallel_core.trace_analysis.profiling_run import DISPATCH, SECONDS, Agreement
 
 BESIDE: Mapping[Beside, str] = {
     "anything": "beside other operations",
@@ -166,59 +163,6 @@ def show_prices(prices: Sequence[Price], console: Console) -> None:
         console,
         bullet="· ",
     )
-
-
-def show_agreements(
-    agreements: Sequence[Agreement], console: Console, main: str | None = None, asked: str = SECONDS
-) -> None:
-    """Print the same quantities by the trace and by the clock, and why they differ if they do.
-
-    A quantity that every case has, such as its time, is listed only for the case called `main`: the
-    time, and the metric that the experiment `asked` for. Of the others, the number that agree is
-    printed.
-    """
-    in_table: list[Agreement] = []
-    others: list[Agreement] = []
-    for agreement in agreements:
-        every_case_has_it = agreement.quantity in (SECONDS, DISPATCH)
-        is_main = agreement.case == main and agreement.quantity in (SECONDS, asked)
-        if is_main or not every_case_has_it:
-            in_table.append(agreement)
-        else:
-            others.append(agreement)
-    if in_table:
-        show_table(_agreements_table(in_table), console)
-    for agreement in in_table:
-        if not agreement.agree:
-            sentence = f"“{agreement.case}”: {agreement.sentence}"
-            show_sentence(sentence, console, DOUBTFUL, bullet="! ")
-    if others:
-        agreeing = [other for other in others if other.agree and not other.too_noisy]
-        show_sentence(
-            f"Of the other times, and shares of them after which control returned, "
-            f"{len(agreeing)} of {len(others)} agree within the noise.",
-            console,
-            ASIDE,
-        )
-
-
-def _agreements_table(agreements: Sequence[Agreement]) -> Table:
-    """Return the table of quantities by the trace and by the clock."""
-    table = table_of("", "case", "quantity", "trace", "clock", "noise", "verdict")
-    table.columns[1].justify = "left"
-    table.columns[1].no_wrap = True
-    for agreement in agreements:
-        values = (agreement.by_trace, agreement.by_clock, agreement.noise)
-        if agreement.quantity == SECONDS:
-            by_trace, by_clock, noise = (seconds(value) for value in values)
-        else:
-            by_trace, by_clock, noise = (figure(round(value, 3)) for value in values)
-        verdict: str | Text = "too noisy" if agreement.too_noisy else "agree"
-        if not agreement.agree:
-            verdict = Text("differ", DOUBTFUL)
-        names = (agreement.case, agreement.quantity)
-        table.add_row(*names, by_trace, by_clock, f"± {noise}", verdict)
-    return table
 
 
 def _percent_or_dash(share: float | None) -> str:

@@ -30,7 +30,7 @@ from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.progress import measurement_progress
 from parallel_core.terminal.result import show, show_again, show_answer
-from parallel_core.terminal.timeline import show_agreements, show_figures, show_prices
+from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.trace_analysis import profiling_run
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import timeline_figures
@@ -260,7 +260,7 @@ def profile_and_show(
     trace_path: Path | None,
     picture_path: Path | None,
 ) -> str:
-    """Repeat a result's cases under the profiler, and print its figures beside the clock's.
+    """Repeat a result's cases under the profiler, and print its figures.
 
     The trace and a picture are written, if their paths are given. Returns a sentence on the
     efficiency of the main case, which is added to the answer.
@@ -289,7 +289,6 @@ def profile_and_show(
     )
     show_figures(figures, console, main)
     show_prices(interference(cases_of(timeline)), console)
-    show_agreements(profiling_run.agreements(result, figures), console, main, experiment.main.name)
     show_sentence(profiling_run.overhead(result, profiled.seconds), console, ASIDE)
     show_sentences(timeline.notes, console, bullet="· ")
     for case in figures:

@@ -10,10 +10,9 @@ import pytest
 
 from backends.profiling import Span, Timeline, Window
 from backends.profiling.collectives import Collective
-from parallel_core.terminal.timeline import show_agreements, show_figures
+from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of, timeline_figures
-from parallel_core.trace_analysis.profiling_run import DISPATCH, Agreement
 from parallel_core.trace_analysis.ranks import summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace
 from tests.backends.profiling.events import ns
@@ -21,9 +20,7 @@ from tests.parallel_core.terminal.printed import in_words, printed
 from tests.parallel_core.trace_analysis.synthetic import (
     FIRST,
     JOINT,
-    held,
     made_case,
-    overlap_result,
     overlap_timeline,
     queue_of,
 )
@@ -99,29 +96,6 @@ def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:
     assert all(f"case {hour} " in text for hour in hours)
     assert re.findall("“(.*)”", text) == ["case 7"]
     assert "“" not in shown(timeline)
-
-
-def test_what_differs_is_explained_and_what_agrees_is_counted() -> None:
-    result = overlap_result(0.2, 0.2, 0.3)
-    text = in_words(printed(show_agreements, held(result, stretch=1.5)))
-    assert "run and copy together overlap_efficiency 0.98 0.5 ± " in text
-    assert "“run and copy together”: overlap_efficiency 0.98 by the trace, 0.5 by the clock" in text
-    assert "6 of 6 agree" in text
-
-
-def test_of_times_only_the_main_case_s_are_listed_and_the_others_are_counted() -> None:
-    differing = Agreement("case", DISPATCH, by_trace=0.9, by_clock=0.1, noise=0.05)
-    agreements = [replace(differing, case=f"case {number}") for number in range(5)]
-    agreements[4] = replace(agreements[4], by_clock=0.9)
-    text = printed(show_agreements, agreements, main="case 2", asked=DISPATCH)
-    assert text.count("differ") == 1
-    assert text.count("! ") == 1
-    assert "1 of 4 agree" in text
-    of_other_metric = printed(
-        show_agreements, agreements, main="case 2", asked="overlap_efficiency"
-    )
-    assert "case 2" not in of_other_metric
-    assert printed(show_agreements, ()) == ""
 
 
 @pytest.mark.parametrize("name", LINKED)

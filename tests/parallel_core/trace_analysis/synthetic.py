@@ -17,7 +17,6 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
-from parallel_core.trace_analysis.profiling_run import Agreement, agreements
 from tests.backends.profiling.events import ns
 from tests.parallel_core.comparison import made_up as comparisons
 
@@ -183,11 +182,6 @@ def overlap_result(run: float, copy: float, both: float, spread: float = 0.0) ->
 def overlap_figures(**changes: float | bool) -> tuple[CaseFigures, ...]:
     """Return the figures of the cases of `overlap_timeline`, made with some changes."""
     return timeline_figures(overlap_timeline(**changes))  # type: ignore[arg-type]
-
-
-def held(result: Result, **changes: float | bool) -> tuple[Agreement, ...]:
-    """Hold a result of `overlap` against a timeline that is made with some changes."""
-    return agreements(result, overlap_figures(**changes))
 
 
 @dataclass
