@@ -19,7 +19,7 @@ from parallel_core.command_line.run.resources import arguments_of, files_of_reso
 from parallel_core.comparison.storage import reason_path
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.declaration import shown_case
-from parallel_core.experiments.runner.guess import Guess, check_guess, judge, what_is_guessed
+from parallel_core.experiments.runner.guess import Guess, asked_for, judge
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
@@ -122,7 +122,7 @@ def _check_request(experiment: Experiment, values: Mapping[str, Any]) -> Rendezv
         )
     guess = values["guess"]
     if guess is not None:
-        check_guess(guess, what_is_guessed(guess, experiment))
+        asked_for(guess, experiment)
     is_profiled = values["trace_path"] or values["timeline_path"]
     rendezvous = check_job(experiment.name, values["backend"])
     if rendezvous is not None and is_profiled:
@@ -226,7 +226,7 @@ def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess
     document = result.as_json()
     judged = None
     if guess is not None:
-        judged = judge(guess, what_is_guessed(guess, experiment), result)
+        judged = judge(*asked_for(guess, experiment), result)
         document["guess"] = judged.as_json()
     # Files are written first: printing fails if the reader of a pipe leaves early. The result is
     # shown even if a disk is full.
