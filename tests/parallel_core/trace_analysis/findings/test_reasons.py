@@ -61,9 +61,6 @@ RECORDED = {
     "held_out/short_query_beside": "nothing-left",
     "held_out/loss_beside": "",
     "held_out/statistics_beside": "",
-    "slowed/averaged_late": "slowed",
-    "slowed/gathered_ahead": "slowed",
-    "slowed/shared_beside_moments": "slowed",
     "exchanging/functional_tp_rank0": "waited-at-once",
     "exchanging/fsdp2_rank0": "waited-at-once",
     "linked/ddp": "host-behind",
@@ -176,27 +173,65 @@ def test_a_late_partner_slows_nothing_down(beside: int, are_slowed: bool, tmp_pa
     ]
 
 
+class CpuProgram:
+    """Events of a process of several on CPUs, in microseconds."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, object]] = []
+
+    def add(self, category: str, name: str, start: int, length: int, thread: int = 1) -> None:
+        """Add an event."""
+        where = {"pid": 1, "tid": thread, "ts": start, "dur": length}
+        self.events.append({"ph": "X", "cat": category, "name": name, **where})
+
+    def step(self, number: int, start: int, length: int) -> None:
+        """Mark a step."""
+        self.add("user_annotation", f"ProfilerStep#{number}", start, length)
+
+    def all_reduce(self, start: int, length: int) -> None:
+        """Launch an exchange over gloo, which begins 50 us later on gloo's thread."""
+        self.add("cpu_op", "c10d::allreduce_", start, 50)
+        self.add("user_annotation", "gloo:all_reduce", start + 50, length, 2)
+
+    def case(self, folder: Path) -> CaseSpans:
+        """Return what is read of it."""
+        path = folder / "trace.json"
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": self.events}))
+        (case,) = cases_of(read_timeline(path))
+        return case
+
+
 @pytest.mark.parametrize(("mark", "code"), [(True, "nothing-left"), (False, "host-behind")])
 def test_a_thread_of_a_cpu_goes_on_at_an_annotation(mark: bool, code: str, tmp_path: Path) -> None:
-    events = []
-
-    def add(category: str, name: str, start: int, length: int, thread: int = 1) -> None:
-        where = {"pid": 1, "tid": thread, "ts": start, "dur": length}
-        events.append({"ph": "X", "cat": category, "name": name, **where})
-
+    program = CpuProgram()
     for number in range(5):
         start = 20_000 * number
-        add("user_annotation", f"ProfilerStep#{number}", start, 19_000)
-        add("cpu_op", "c10d::allreduce_", start + 100, 50)
-        add("user_annotation", "gloo:all_reduce", start + 150, 12_000, 2)
-        add("cpu_op", "aten::mm", start + 200, 4000)
+        program.step(number, start, 19_000)
+        program.all_reduce(start + 100, 12_000)
+        program.add("cpu_op", "aten::mm", start + 200, 4000)
         if mark:
-            add("user_annotation", "Optimizer.step#SGD.step", start + 12_200, 10)
-        add("cpu_op", "aten::mm", start + 16_000, 2000)
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
-    (case,) = cases_of(read_timeline(path))
-    assert [row.code for row in unhidden(case)] == [code]
+            program.add("user_annotation", "Optimizer.step#SGD.step", start + 12_200, 10)
+        program.add("cpu_op", "aten::mm", start + 16_000, 2000)
+    assert [row.code for row in unhidden(program.case(tmp_path))] == [code]
+
+
+@pytest.mark.parametrize(("beside", "codes"), [(6000, ["slowed"]), (2400, [])])
+def test_what_takes_longer_beside_computation_of_a_cpu_is_slowed(
+    beside: int, codes: list[str], tmp_path: Path
+) -> None:
+    # It takes 2 ms where nothing is computed, in every fifth step; elsewhere 1.9 ms of it are
+    # hidden.
+    program = CpuProgram()
+    for number in range(10):
+        start = 20_000 * number
+        program.step(number, start, 19_000)
+        is_beside = number % 5 > 0
+        length = beside if is_beside else 2000
+        program.all_reduce(start + 100, length)
+        if is_beside:
+            program.add("cpu_op", "aten::sort", start + 200, min(beside, 3000))
+        program.add("cpu_op", "aten::relu", start + 160 + length, 2000)
+    assert [row.code for row in unhidden(program.case(tmp_path))] == codes
 
 
 def test_what_runs_in_one_step_only_is_no_exception_there(tmp_path: Path) -> None:
