@@ -35,7 +35,7 @@ from parallel_core.trace_analysis.case_spans import (
     union,
 )
 from parallel_core.trace_analysis.devices import FILLS, WITHIN_A_DEVICE, named
-from parallel_core.trace_analysis.findings.waits import blocked_times
+from parallel_core.trace_analysis.waits import blocked_times
 
 PARTS = ("compute_seconds", "exposed_exchange_seconds", "exposed_copy_seconds", "idle_seconds")
 """Those that sum to the whole."""

@@ -33,7 +33,7 @@ from parallel_core.trace_analysis.findings.passes import (
     passes_of_exchanges,
 )
 from parallel_core.trace_analysis.findings.slowing import slowed
-from parallel_core.trace_analysis.findings.waits import (
+from parallel_core.trace_analysis.waits import (
     HostWaits,
     call_that_waited,
     host_waits,
