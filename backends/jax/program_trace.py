@@ -29,7 +29,9 @@ DEVICE = re.compile(r"/device:([A-Z]+):(\d+)(.*)")
 POOL = "tf_"
 """How the names of XLA's own threads begin."""
 STREAM = re.compile(r"Stream #(\d+)")
-TPU_LINES = ("XLA Ops", "Async XLA Ops")
+TPU_LINES = ("XLA Ops", "Async XLA Ops", "Sparse Core Ops")
+SPARSE_CORE = re.compile(r" (SparseCore \d+)")
+"""How the process of a TPU is called that stands for another core of the same chip."""
 EXCHANGE = re.compile(
     r"%?(?:all-reduce|all-gather|reduce-scatter|all-reduce-scatter|(?:ragged-)?all-to-all|"
     r"collective-permute|collective-broadcast|async-collective|send|recv)"
@@ -135,14 +137,18 @@ def _work_on_accelerators(decoded: _Decoded, trace: Trace) -> _Work:
         if match is None:
             continue
         kind, index, suffix = match.groups()
-        device = f"{kind.lower()}:{index}{suffix}"
         thread_name = trace.threads.get(row, "")
+        queue_name = thread_name
+        sparse_core = SPARSE_CORE.fullmatch(suffix)
+        if sparse_core is not None:
+            suffix, queue_name = "", sparse_core[1]
+        device = f"{kind.lower()}:{index}{suffix}"
         stream = STREAM.match(thread_name)
         if stream is not None:
             queue_of_row[row] = (device, f"stream {stream[1]}")
             stream_rows.add(row)
         elif thread_name in TPU_LINES and kind != "GPU":
-            queue_of_row[row] = (device, thread_name)
+            queue_of_row[row] = (device, queue_name)
     is_on_stream = slices.on_threads(stream_rows)
     is_on_line = slices.on_threads(queue_of_row.keys() - stream_rows)
     is_container = slices.has_name(set(filter(CONTAINER.fullmatch, slices.names)))

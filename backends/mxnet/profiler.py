@@ -62,8 +62,10 @@ READABLE_NAMES = {
 }
 """The names by which this project and PyTorch call MXNet's operators."""
 COPY_OPERATORS = re.compile(r"_slice_assign|_contrib_index_copy|_copyto|Copy[CG]PU2[CG]PU")
-EXCHANGES = {"parallel_core", "KVStoreReduce", "ElementwiseSum"}
-"""Our sums over devices, and a KVStore's: of type `local`, and of type `device`."""
+EXCHANGES = re.compile(r"parallel_core|KVStoreReduce|ElementwiseSum|KVStoreDist\w*")
+"""Our sums over devices, and a KVStore's: of type `local`, and of type `device`; what it pushes to
+servers and pulls from them.
+"""
 WAIT_OPERATORS = {"WaitForVar", "parallel_core"}
 """What cpu(0)'s worker runs for calls that wait: MXNet's operator, and our barriers."""
 UNLINKED = (
@@ -230,7 +232,7 @@ def _devices(labels: Mapping[int | str, str]) -> dict[int | str, str]:
 @cache
 def _kind(operator: str) -> SpanKind:
     """Return the kind of span that an operator is."""
-    if operator in EXCHANGES:
+    if EXCHANGES.fullmatch(operator):
         return "exchange"
     if COPY_OPERATORS.fullmatch(operator):
         return "copy"

@@ -198,6 +198,8 @@ class HostCalls:
     queue_of: np.ndarray
     roles: np.ndarray
     """Positions in ROLES."""
+    captures: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    """When graphs were captured, (n, 2): what is launched then does not run."""
 
 
 class Window(NamedTuple):

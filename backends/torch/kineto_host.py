@@ -4,7 +4,9 @@ exchanges over gloo.
 Gloo runs an exchange between processes on a separate thread, and PyTorch records it there as
 `gloo:all_reduce`: from when that thread takes it up until it is complete, with the wait for the
 other processes, as a kernel of NCCL's does. The operator `c10d::allreduce_`, on the thread that
-asked for it, only launches it; that is no computation, and no communication.
+asked for it, only launches it; that is no computation, and no communication. A send or a receive
+is recorded on the thread that launched it, until the wait for it is over: what that thread
+computes meanwhile is its own work.
 """
 
 import re
@@ -17,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from backends.profiling.collectives import ON_CPU
 from backends.profiling.slices import Slice, Slices, TraceThread, recoded
 from backends.profiling.threads_of_trace import outermost, python_queues, thread_of
 from backends.profiling.timeline import (
@@ -25,7 +28,7 @@ from backends.profiling.timeline import (
     HostRole,
     Span,
 )
-from backends.torch.kineto_devices import MARKS, OPERATORS, STEP
+from backends.torch.kineto_devices import MARKS, OPERATORS, STEP, capture_times
 
 ROLE_OF: dict[str, HostRole] = {
     # To free memory is documented to wait for the whole device.
@@ -36,7 +39,6 @@ ROLE_OF: dict[str, HostRole] = {
 READS_ITEM = frozenset({"aten::_local_scalar_dense", "aten::item"})
 """Operators that wait for a value: in a trace without the runtime's calls, they are the waits."""
 
-GLOO = "gloo:"
 LAUNCH = "c10d::"
 COLLECTIVES = (LAUNCH, "_c10d_functional::", "c10d_functional::")
 """Operators that launch an exchange or wait for one."""
@@ -77,6 +79,7 @@ def host_calls(
         calls.name_of,
         queue_of,
         _roles(calls, runtime),
+        capture_times(slices),
     )
 
 
@@ -122,7 +125,7 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
 
     The marks are among the slices; both come in the order of time.
     """
-    gloo_marks = [mark for mark in marks if mark.name.startswith(GLOO)]
+    gloo_marks = [mark for mark in marks if ON_CPU.fullmatch(mark.name)]
     if not gloo_marks:
         return []
     names_run = {_plain(mark.name) for mark in gloo_marks}
@@ -144,8 +147,8 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
         if pending_launches and pending_launches[0].start <= mark.start:
             launch = pending_launches.popleft()
         lane = lanes.take(thread_of(mark), mark.start, mark.end)
-        queue = "gloo" if lane == 0 else f"gloo {lane + 1}"
-        name = mark.name.removeprefix(GLOO)
+        library, _, name = mark.name.partition(":")
+        queue = library if lane == 0 else f"{library} {lane + 1}"
         if launch is not None and _plain(launch.name) == SCATTER:
             name = "reduce_scatter"
         launched_at = None if launch is None else launch.start
@@ -218,12 +221,15 @@ def _around(operator: Slice, waits: Sequence[Slice]) -> Iterator[Slice]:
         yield operator._replace(start=begin)
 
 
-def without_exchanges(work: Sequence[Slice], gloo: Sequence[Exchange]) -> Sequence[Slice]:
+def without_exchanges(
+    work: Sequence[Slice], gloo: Sequence[Exchange], slices: Slices
+) -> Sequence[Slice]:
     """Return outermost operators without the times in which they launch or await exchanges.
 
-    An operator that outlasts an exchange that it launched has waited for that exchange, and is
-    divided: the exchange is cut out. An operator that keeps a gradient has done its work when it
-    launches the exchange, however late its thread goes on.
+    An operator that outlasts an exchange that it launched has waited for that exchange, but where
+    operators inside it computed meanwhile, and is divided: the wait is cut out. An operator that
+    keeps a gradient has done its work when it launches the exchange, however late its thread goes
+    on.
     """
     if not gloo:
         return work
@@ -233,12 +239,29 @@ def without_exchanges(work: Sequence[Slice], gloo: Sequence[Exchange]) -> Sequen
         if launch is not None:
             cut = _Cut(launch.start, span.start, span.end)
             cuts_of_thread[thread_of(launch)].append(cut)
+    innermost_of_thread = _innermost(slices.select(slices.on_threads(cuts_of_thread)))
     pieces: list[Slice] = []
     for operator in work:
         if not operator.name.startswith(COLLECTIVES):
-            cuts = cuts_of_thread.get(thread_of(operator), [])
-            pieces += _computing(operator, cuts)
+            thread = thread_of(operator)
+            innermost = innermost_of_thread.get(thread, [])
+            pieces += _computing(operator, cuts_of_thread.get(thread, []), innermost)
     return pieces
+
+
+def _innermost(slices: Slices) -> dict[TraceThread, list[Slice]]:
+    """Return by threads the operators that hold no other ones, but for those of exchanges."""
+    operators = slices.select(slices.has_category(OPERATORS))
+    innermost: dict[TraceThread, list[Slice]] = defaultdict(list)
+    for operator in operators:
+        of_thread = innermost[thread_of(operator)]
+        if of_thread and operator.start < of_thread[-1].end:
+            of_thread.pop()
+        of_thread.append(operator)
+    return {
+        thread: [operator for operator in found if not operator.name.startswith(COLLECTIVES)]
+        for thread, found in innermost.items()
+    }
 
 
 class _Cut(NamedTuple):
@@ -249,8 +272,13 @@ class _Cut(NamedTuple):
     end: int
 
 
-def _computing(operator: Slice, cuts: Sequence[_Cut]) -> Iterator[Slice]:
-    """Yield the pieces of an operator in which it computes, between its thread's exchanges."""
+def _computing(
+    operator: Slice, cuts: Sequence[_Cut], innermost: Sequence[Slice]
+) -> Iterator[Slice]:
+    """Yield the pieces of an operator in which it computes, between its thread's exchanges.
+
+    `innermost` are the thread's operators that hold no others, and so compute.
+    """
     keeps_gradient = operator.name.endswith(KEEPING)
     begin = operator.start
     first = bisect_left(cuts, operator.start, key=attrgetter("launched"))
@@ -261,18 +289,34 @@ def _computing(operator: Slice, cuts: Sequence[_Cut]) -> Iterator[Slice]:
         if keeps_gradient:
             yield operator._replace(end=cut.launched)
             return
-        if begin <= cut.start and cut.end < operator.end:
-            yield operator._replace(start=begin, end=cut.start)
-            begin = cut.end
+        if cut.end >= operator.end:
+            continue
+        # The operator waits between what computes meanwhile.
+        wait_start = max(cut.start, begin)
+        number = bisect_left(innermost, wait_start, key=attrgetter("start"))
+        while wait_start < cut.end:
+            inner = innermost[number] if number < len(innermost) else operator
+            wait_end = inner.start if wait_start <= inner.start < cut.end else cut.end
+            if begin < wait_start < wait_end:
+                yield operator._replace(start=begin, end=wait_start)
+            if wait_start < wait_end:
+                begin = wait_end
+            wait_start = inner.end if wait_end < cut.end else cut.end
+            number += 1
     if begin < operator.end or begin == operator.start:
         yield operator._replace(start=begin)
 
 
-def without_inner_work(work: Slices, marks: Iterable[Slice]) -> Slices:
-    """Return outermost operators without those that an exchange itself runs on its thread."""
+def without_inner_work(work: Slices, marks: Iterable[Slice], slices: Slices) -> Slices:
+    """Return outermost operators without those that an exchange itself runs on its own thread.
+
+    A thread that launches exchanges is the program's.
+    """
+    launching = {name for name in slices.names if name.startswith(LAUNCH)}
+    of_program = set(slices.select(slices.has_name(launching)).threads())
     exchanges_of_thread: dict[TraceThread, list[Slice]] = defaultdict(list)
     for mark in marks:
-        if mark.name.startswith(GLOO):
+        if ON_CPU.fullmatch(mark.name) and thread_of(mark) not in of_program:
             exchanges_of_thread[thread_of(mark)].append(mark)
     positions = np.flatnonzero(work.on_threads(exchanges_of_thread))
     is_inner = np.zeros(len(work), bool)

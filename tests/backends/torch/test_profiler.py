@@ -229,5 +229,6 @@ def test_what_launches_an_exchange_or_waits_for_it_computes_nothing_then(
     marks = [mark("gloo:all_reduce", 12, 30)]
     found = exchanges(marks, [tested, launch, *marks])
     expected = [tested._replace(start=begin, end=end) for begin, end in computes]
-    assert without_exchanges([launch, tested], found) == expected
-    assert without_exchanges([launch, tested], []) == [launch, tested]
+    slices = Slices.of([launch, tested])
+    assert without_exchanges([launch, tested], found, slices) == expected
+    assert without_exchanges([launch, tested], [], slices) == [launch, tested]

@@ -1,6 +1,5 @@
 """Why an exchange or a copy was not hidden: planted in programs, and named from their traces."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -33,6 +32,7 @@ from tests.parallel_core.trace_analysis.findings.planted import (
     same_stream,
     tensor_parallel,
 )
+from tests.parallel_core.trace_analysis.made_up_trace import MadeUpTrace
 
 TRACES = Path(__file__).parents[1] / "traces"
 RECORDED = {
@@ -173,46 +173,18 @@ def test_a_late_partner_slows_nothing_down(beside: int, are_slowed: bool, tmp_pa
     ]
 
 
-class CpuProgram:
-    """Events of a process of several on CPUs, in microseconds."""
-
-    def __init__(self) -> None:
-        self.events: list[dict[str, object]] = []
-
-    def add(self, category: str, name: str, start: int, length: int, thread: int = 1) -> None:
-        """Add an event."""
-        where = {"pid": 1, "tid": thread, "ts": start, "dur": length}
-        self.events.append({"ph": "X", "cat": category, "name": name, **where})
-
-    def step(self, number: int, start: int, length: int) -> None:
-        """Mark a step."""
-        self.add("user_annotation", f"ProfilerStep#{number}", start, length)
-
-    def all_reduce(self, start: int, length: int) -> None:
-        """Launch an exchange over gloo, which begins 50 us later on gloo's thread."""
-        self.add("cpu_op", "c10d::allreduce_", start, 50)
-        self.add("user_annotation", "gloo:all_reduce", start + 50, length, 2)
-
-    def case(self, folder: Path) -> CaseSpans:
-        """Return what is read of it."""
-        path = folder / "trace.json"
-        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": self.events}))
-        (case,) = cases_of(read_timeline(path))
-        return case
-
-
 @pytest.mark.parametrize(("mark", "code"), [(True, "nothing-left"), (False, "host-behind")])
 def test_a_thread_of_a_cpu_goes_on_at_an_annotation(mark: bool, code: str, tmp_path: Path) -> None:
-    program = CpuProgram()
+    program = MadeUpTrace()
     for number in range(5):
         start = 20_000 * number
         program.step(number, start, 19_000)
         program.all_reduce(start + 100, 12_000)
-        program.add("cpu_op", "aten::mm", start + 200, 4000)
+        program.operator("aten::mm", start + 200, 4000)
         if mark:
             program.add("user_annotation", "Optimizer.step#SGD.step", start + 12_200, 10)
-        program.add("cpu_op", "aten::mm", start + 16_000, 2000)
-    assert [row.code for row in unhidden(program.case(tmp_path))] == [code]
+        program.operator("aten::mm", start + 16_000, 2000)
+    assert [row.code for row in program.figures(tmp_path).unhidden] == [code]
 
 
 @pytest.mark.parametrize(("beside", "codes"), [(6000, ["slowed"]), (2400, [])])
@@ -221,7 +193,7 @@ def test_what_takes_longer_beside_computation_of_a_cpu_is_slowed(
 ) -> None:
     # It takes 2 ms where nothing is computed, in every fifth step; elsewhere 1.9 ms of it are
     # hidden.
-    program = CpuProgram()
+    program = MadeUpTrace()
     for number in range(10):
         start = 20_000 * number
         program.step(number, start, 19_000)
@@ -229,9 +201,9 @@ def test_what_takes_longer_beside_computation_of_a_cpu_is_slowed(
         length = beside if is_beside else 2000
         program.all_reduce(start + 100, length)
         if is_beside:
-            program.add("cpu_op", "aten::sort", start + 200, min(beside, 3000))
-        program.add("cpu_op", "aten::relu", start + 160 + length, 2000)
-    assert [row.code for row in unhidden(program.case(tmp_path))] == codes
+            program.operator("aten::sort", start + 200, min(beside, 3000))
+        program.operator("aten::relu", start + 160 + length, 2000)
+    assert [row.code for row in program.figures(tmp_path).unhidden] == codes
 
 
 def test_what_runs_in_one_step_only_is_no_exception_there(tmp_path: Path) -> None:
