@@ -13,7 +13,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ import numpy as np
 
 from backends.profiling.collectives import ON_CPU
 from backends.profiling.slices import Slice, Slices, TraceThread, recoded
-from backends.profiling.threads_of_trace import outermost, python_queues, thread_of
+from backends.profiling.threads_of_trace import Lanes, outermost, python_queues, thread_of
 from backends.profiling.timeline import (
     ROLES,
     HostCalls,
@@ -137,7 +136,7 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
             if name == SCATTER and SCATTER not in names_run:
                 name = REDUCE
             launches[name].append(operator)
-    lanes = _Lanes()
+    lanes = Lanes()
     gloo_exchanges = []
     for mark in gloo_marks:
         # Gloo takes up the launched exchanges in order. Those launched before the recording began
@@ -155,36 +154,6 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
         span = Span(name, "exchange", DEVICE, queue, mark.start, mark.end, launched_at, mark.name)
         gloo_exchanges.append(Exchange(span, launch))
     return gloo_exchanges
-
-
-class _Lanes:
-    """Lanes for exchanges, by number: exchanges that overlap in time are on different lanes.
-
-    A thread may send several at the same time. Threads have no lanes in common.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.free_lanes: dict[TraceThread, list[int]] = defaultdict(list)
-        self.ends_and_lanes: dict[TraceThread, list[tuple[int, int]]] = defaultdict(list)
-        """The lanes in use, as a heap: the one whose exchange ends first comes first."""
-
-    def take(self, thread: TraceThread, start: int, end: int) -> int:
-        """Return a thread's first lane that is free at `start`, or a new one.
-
-        Each call has a later start than the one before.
-        """
-        free_lanes, ends_and_lanes = self.free_lanes[thread], self.ends_and_lanes[thread]
-        while ends_and_lanes and ends_and_lanes[0][0] <= start:
-            _, lane = heappop(ends_and_lanes)
-            heappush(free_lanes, lane)
-        if free_lanes:
-            lane = heappop(free_lanes)
-        else:
-            lane = self.count
-            self.count += 1
-        heappush(ends_and_lanes, (end, lane))
-        return lane
 
 
 def without_waits(work: Slices, slices: Slices) -> Slices:

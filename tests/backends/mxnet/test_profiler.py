@@ -71,9 +71,11 @@ def test_an_own_program_s_work_on_cpu_0_is_work() -> None:
 
 @pytest.mark.parametrize("name", ["KVStoreDistDefaultStoragePushPull", "KVStoreDistDefaultPush"])
 def test_what_is_pushed_to_servers_is_an_exchange_that_any_device_hides(name: str) -> None:
-    push = operator(name, 0, row=2, duration=100)
-    timeline = timeline_of(push, operator("dot", 76, duration=50), labels="cpu/0, cpu/1, cpu/2")
+    # Two are in flight together.
+    pushes = [operator(name, start, row=2, duration=90) for start in (0, 10)]
+    timeline = timeline_of(*pushes, operator("dot", 76, duration=50), labels="cpu/0, cpu/1, cpu/2")
     (case,) = cases_of(timeline)
+    assert case.of_kind("exchange").sum() == 2
     parts = figures_of(case).parts
     assert parts.exchange_seconds == pytest.approx(100e-9)
     assert parts.hidden_exchange_share == pytest.approx(0.24)
