@@ -41,8 +41,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     "--communication",
     "kernels",
     type=options.Parsed(_pattern, "regex"),
-    help="Kernels whose full names hold it communicate, too: deep_ep|nvshmem|multimem. NCCL's and "
-    "RCCL's always do.",
+    help="Kernels whose full names hold it communicate, too: my_push|multimem. Those of NCCL, "
+    "RCCL, DeepEP and NVSHMEM always do.",
 )
 @click.option(
     "--step",

@@ -149,16 +149,18 @@ def _hidden(
     )
     place = None if slowdown > MAX_SLOWDOWN else decide(interval, *edges)
     code = INCONCLUSIVE if place is None else codes[place]
-    exchange = seconds(fmean(process.exchange_seconds for process in exchanging))
+    exchange = f"{seconds(fmean(process.exchange_seconds for process in exchanging))} in a step"
+    exchanging_steps = max(process.exchanging_steps for process in exchanging)
+    if exchanging_steps < MOST * len(steps):
+        recording = _range([process.exchange_share for process in exchanging])
+        exchange = f"in {exchanging_steps} of {len(steps)} steps, {recording} of the recording"
+        early = None
     waited = (
         f", {percent(waiting.share)} of it waiting for each other"
         if waiting and waiting.share >= MOST
         else ""
     )
-    lay = (
-        f"{share_in_words(interval)} of the exchange ({exchange} in a step{waited}) lay under "
-        "computation"
-    )
+    lay = f"{share_in_words(interval)} of the exchange ({exchange}{waited}) lay under computation"
     if early is not None:
         lay += f", {early or 'none'} of {exchanges} launched before the backward pass was over"
         if forward := sum(process.forward_exchanges for process in exchanging):

@@ -65,7 +65,7 @@ class Parts:
     """How much of that lay under the same device's computation."""
     copy_seconds: float
     hidden_copy_seconds: float
-    blocked_seconds: float
+    blocked_seconds: float = 0.0
     """How much of the idle time the host stood in a call that waits for a device."""
 
     @property

@@ -5,9 +5,10 @@ the reason of most of the time in which its operations ran beside no computation
 hidden but for little, or takes little time beside no computation, has none.
 """
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -29,10 +30,15 @@ from parallel_core.trace_analysis.findings.usual_steps import (
     times_in_usual_steps,
     times_of,
 )
+from parallel_core.trace_analysis.parts import masks_of
 from parallel_core.trace_analysis.steps.figures import step_windows
 
 LEAST_SHARE = 0.01
 """Of the whole time: a kind that takes less beside no computation needs no reason."""
+BETWEEN_TWO = re.compile(r"(?:^|gloo:|nccl:)(?:send|recv)$|SendRecv")
+"""The names of exchanges that take from one process, or give to one."""
+OTHER_RANK = "other-rank"
+SMALLER_PARTS = "Smaller parts of a batch let both ranks compute at the same time."
 LITTLE = 0.1
 """A kind of which less than this share ran beside no computation is hidden."""
 
@@ -59,6 +65,12 @@ REASONS = (
         lambda exposed: exposed.on_computing_queue & exposed.is_copy,
         "it runs on the stream that computes, one after the other",
         "Copy on a stream of its own, for which the other waits only where it needs the data.",
+    ),
+    Reason(
+        "waited-at-once",
+        lambda exposed: exposed.on_computing_queue & exposed.on_cpu,
+        "the thread that computes waits inside the call",
+        "Launch it, compute something else, then wait (PyTorch: async_op=True).",
     ),
     Reason(
         "computing-stream",
@@ -93,10 +105,21 @@ REASONS = (
     ),
     Reason(
         "slowed",
+        lambda exposed: exposed.is_slowed & exposed.on_cpu,
+        "the computation beside it slows it down",
+        "Leave room to it: let fewer threads compute (torch.set_num_threads).",
+    ),
+    Reason(
+        "slowed",
         lambda exposed: exposed.is_slowed,
         "the computation beside it slows it down",
-        "Leave room to it: let fewer threads compute (torch.set_num_threads), or NCCL take fewer "
-        "channels.",
+        "Leave room to it: let NCCL take fewer channels.",
+    ),
+    Reason(
+        "nothing-left",
+        lambda exposed: (exposed.after_pass | exposed.pass_is_over) & exposed.in_buckets,
+        "its backward pass had nothing left to hide it under",
+        "End with a smaller bucket (bucket_cap_mb), or exchange fewer bytes.",
     ),
     Reason(
         "nothing-left",
@@ -124,9 +147,27 @@ REASONS = (
     ),
     Reason(
         "waited-at-once",
+        lambda exposed: exposed.waited_for & exposed.on_cpu & exposed.in_flight_with_others,
+        "the program waits for it, and for those launched with it, before {operator}",
+        "Compute something else before that wait, or wait for each where it is needed.",
+    ),
+    Reason(
+        "waited-at-once",
+        lambda exposed: exposed.waited_for & exposed.on_cpu,
+        "the program waits for it at once, before {operator}",
+        "Launch it earlier, compute something else, then wait (PyTorch: async_op=True).",
+    ),
+    Reason(
+        "waited-at-once",
         lambda exposed: exposed.waited_for,
         "{operator} waits for it at once",
         "Launch it earlier, compute something else, then wait (PyTorch: async_op=True).",
+    ),
+    Reason(
+        "thread-idle",
+        lambda exposed: exposed.host_is_behind & exposed.on_cpu,
+        "nothing is computed meanwhile: the program waits inside the call, or runs Python",
+        "Compute something else before it is needed.",
     ),
     Reason(
         "host-behind",
@@ -193,7 +234,8 @@ def of_processes(processes: Iterable[Process], taken: float = 0.0) -> tuple[Unhi
     """Return the kinds of exchange and copy that a job did not hide, and why.
 
     Of an exchange the process counts in which it is shortest: in all others it also waits for that
-    one. Of copies the reason of most of the time counts. Other work took a share `taken` of the
+    one. Of a send or a receive that one counts in which it is longest, and waits for the other
+    process. Of copies the reason of most of the time counts. Other work took a share `taken` of the
     cores' time, and without it as much of a kind may have been hidden: a kind that then needs no
     reason is left out, unless the reason is how the program is written.
     """
@@ -210,12 +252,32 @@ def of_processes(processes: Iterable[Process], taken: float = 0.0) -> tuple[Unhi
             if row.kind != "exchange":
                 copies[row.name].append(row)
     rows_of_job = [_of_most_time(rows) for rows in copies.values()]
-    for row_by_length in exchanges.values():
+    for name, row_by_length in exchanges.items():
+        if len(row_by_length) > 1 and BETWEEN_TWO.search(name):
+            waiting = _waiting_for_another_rank(row_by_length)
+            rows_of_job += [] if waiting is None else [waiting]
+            continue
         row_of_shortest = row_by_length[min(row_by_length)]
         if row_of_shortest is not None:
             rows_of_job.append(row_of_shortest)
     certain = [row for row in rows_of_job if _needs_reason(row, taken)]
     return tuple(sorted(certain, key=lambda row: -row.unhidden_seconds))
+
+
+def _waiting_for_another_rank(row_by_length: Mapping[float, Unhidden | None]) -> Unhidden | None:
+    """Return the row of the process whose sends or receives are longest, with its reason.
+
+    The rows are those of one kind on all processes, by how long each takes in the mean.
+    """
+    longest, shortest = max(row_by_length), min(row_by_length)
+    row = row_by_length[longest]
+    if row is None:
+        return None
+    sentence = (
+        f"at least {seconds(longest - shortest)} of {seconds(longest)} each is waiting for "
+        "another rank"
+    )
+    return replace(row, code=OTHER_RANK, sentence=sentence, remedy=SMALLER_PARTS)
 
 
 def _of_most_time(rows: Sequence[Unhidden]) -> Unhidden:
@@ -251,6 +313,9 @@ def reasoned(case: CaseSpans) -> Reasoned | None:
     Cases of an experiment have none: each shows on purpose what it shows.
     """
     if case.name != ALL:
+        return None
+    if not masks_of(case).computing.any():
+        # Nothing could have hidden them.
         return None
     groups = communication(case)
     exposed = exposure(case, groups)
