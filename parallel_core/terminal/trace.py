@@ -40,7 +40,7 @@ IN_WORDS = {
 
 
 def show_details(case: CaseFigures, console: Console) -> None:
-    """Print tables of a case's devices, queues, longest operations and steps, and unusual steps."""
+    """Print tables of a case's devices, queues and longest operations."""
     if case.devices:
         show_table(_devices_table(case), console)
     if case.queue_lengths:
@@ -48,6 +48,10 @@ def show_details(case: CaseFigures, console: Console) -> None:
         show_sentence(WAITS, console, ASIDE)
     if case.operations:
         show_table(_operations_table(case), console)
+
+
+def show_steps(case: CaseFigures, console: Console) -> None:
+    """Print a table of a case's steps if they are few, and sentences on them."""
     if case.steps is not None:
         if len(case.steps.steps) <= MAX_ROWS:
             show_table(_steps_table(case.steps), console)

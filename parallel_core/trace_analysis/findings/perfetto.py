@@ -57,8 +57,9 @@ def write_findings(
     """Write the trace in `source` with our findings to `target`, compressed if it ends in `.gz`.
 
     `origin` is the timeline's zero by the file's clock, in nanoseconds. Raises RequestError if the
-    file has no list of events, and OSError.
+    file is damaged or has no list of events, and OSError.
     """
+    _check_whole(source)
     (case,) = cases_of(timeline)
     tracks = tracks_of(case, kernel_delay)
 
@@ -70,6 +71,20 @@ def write_findings(
             _copy(source, _events(tracks, origin), stream)
 
     write_whole(target, write)
+
+
+def _check_whole(source: Path) -> None:
+    """Raise RequestError if a file is cut off or damaged: its copy would be, too."""
+    text = "".join(text_blocks(source)).strip()
+    if text.startswith("[") and not text.endswith("]"):
+        # The format allows a bare list to end without its bracket.
+        text = f"{text.rstrip(',')}]"
+    try:
+        msgspec.json.decode(text.encode(errors="replace"), type=msgspec.Raw)
+    except msgspec.MsgspecError as error:
+        raise RequestError(
+            f"{source} is cut off or damaged, so that Perfetto may not read it: {error}"
+        ) from error
 
 
 def tracks_of(case: CaseSpans, kernel_delay: int) -> dict[str, list[Finding]]:

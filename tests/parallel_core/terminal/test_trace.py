@@ -11,7 +11,7 @@ import pytest
 from backends.profiling import Span, Timeline, Window
 from backends.profiling.collectives import Collective
 from parallel_core.terminal.timeline import show_figures
-from parallel_core.terminal.trace import show_details, show_ranks
+from parallel_core.terminal.trace import show_details, show_ranks, show_steps
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of, timeline_figures
 from parallel_core.trace_analysis.ranks import summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace
@@ -36,7 +36,8 @@ def shown(timeline: Timeline, main: str | None = None, width: int = 100) -> str:
 
 def in_full(figures: CaseFigures) -> str:
     """Return all that is printed of a case, in 80 columns."""
-    return printed(show_figures, (figures,), width=80) + printed(show_details, figures, width=80)
+    details = printed(show_details, figures, width=80) + printed(show_steps, figures, width=80)
+    return printed(show_figures, (figures,), width=80) + details
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from backends.profiling.collectives import is_communication
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.trace_files import read_ranks
 from tests.parallel_core.trace_analysis.made_up_trace import MadeUpTrace
-from tests.parallel_core.trace_analysis.test_completeness import COMPLETE, INCOMPLETE, TRACES
+from tests.parallel_core.trace_analysis.trust.test_completeness import COMPLETE, INCOMPLETE, TRACES
 
 GEMM = "sm90_xmma_gemm_bf16"
 NOT_KNOWN = "What the device did then is not known."
