@@ -13,9 +13,9 @@ import pytest
 from backends.profiling.timeline import UNKNOWN
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
+from parallel_core.trace_analysis.findings.jobs import of_processes
 from parallel_core.trace_analysis.findings.reasons import (
     REASONS,
-    of_processes,
     reasoned,
     unhidden,
 )
