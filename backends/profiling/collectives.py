@@ -28,7 +28,7 @@ KERNELS = {"kernel", "Kernel", "mtia_ccp_events", "hpu_op"}
 ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
 KNOWN = {
     "NCCL, RCCL (whose kernels are called `nccl…`, too) and MSCCL": r"nccl|rccl|msccl",
-    "those for Gaudi, and for Intel's CPUs and GPUs": r"hccl|oneccl",
+    "those for Gaudi, and for Intel's CPUs and GPUs": r"hccl|oneccl|torch_ccl|ccl(?:::|_)",
     "DeepEP, without what only computes the layout": r"deep_ep(?!\w*(?:::)?\w*layout)",
     "user buffers of Transformer Engine": r"k?userbuffers_",
     "puts and gets between GPUs": r"(?:nv|roc|i)shmem",

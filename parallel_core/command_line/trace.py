@@ -20,8 +20,8 @@ from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.terminal.trace import show_details, show_ranks, show_steps
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
+from parallel_core.trace_analysis.findings.jobs import of_processes
 from parallel_core.trace_analysis.findings.perfetto import write_findings
-from parallel_core.trace_analysis.findings.reasons import of_processes
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace, files_of, read_ranks, side_by_side
 

@@ -21,12 +21,14 @@ from parallel_core.trace_analysis.case_spans import (
     union,
 )
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
+from parallel_core.trace_analysis.findings.jobs import BETWEEN_TWO
 from parallel_core.trace_analysis.findings.passes import BACKWARD, KEEPING, OF_GRADIENTS
-from parallel_core.trace_analysis.findings.reasons import BETWEEN_TWO, Unhidden
+from parallel_core.trace_analysis.findings.reasons import Unhidden
 from parallel_core.trace_analysis.interference import Price, interference
 from parallel_core.trace_analysis.parts import Parts
 from parallel_core.trace_analysis.steps.figures import first_steps
 from parallel_core.trace_analysis.steps.pauses import Pause
+from parallel_core.trace_analysis.waits import waits_for_nothing
 
 LOADING = "enumerate(DataLoader)#"
 """How PyTorch annotates the time in which a program waits for its next batch."""
@@ -96,6 +98,10 @@ class StepFigures:
     """How many of the early exchanges were launched before their step's backward pass began: these
     can hide under the forward pass. 0 if the program marks no steps.
     """
+    unseen_share: float = 0.0
+    """The share of the recorded time in which the host waited for a device on which hardly anything
+    was recorded.
+    """
     is_without_profiler: bool = False
     """Whether the parts are those of a step without the profiler."""
 
@@ -119,6 +125,7 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     loads = [(one.start, one.end) for one in timeline.annotations if one.name.startswith(LOADING)]
     loading = clip(union(np.array(loads, dtype=np.int64)), case.start, case.end)
     operators = [one for one in figures.operations if one.kind == "compute"]
+    unseen = waits_for_nothing(timeline)
     early, forward = _early_exchanges(case.spans, marks)
     all_computing = sum(one.seconds for one in operators)
     return StepFigures(
@@ -152,6 +159,7 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         unhidden=figures.unhidden,
         interference=interference((case,)),
         launching_share=_launching_share(figures),
+        unseen_share=0.0 if unseen is None else unseen.seconds / seconds,
     )
 
 

@@ -4,6 +4,7 @@ steps, and several ranks side by side.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table
@@ -26,6 +27,8 @@ NOTHING = "–"
 """The text of a cell without a figure."""
 MAX_ROWS = 6
 """The most operations or steps that are listed; the JSON has all of them."""
+FEW = 0.5
+"""What happens in a smaller share of the steps is not seen in the median step."""
 WAITS = (
     "waiting for the host to launch, from kernel to kernel, for other queues; operations "
     "launched and not begun"
@@ -142,6 +145,10 @@ def _steps_lines(steps: StepsFigures) -> Iterator[str]:
     if account is not None:
         time = f"{account.seconds_in_words} in the median of {account.steps}"
         yield f"a step takes {time}: {account.shares_in_words}"
+        exchanging = [step for step in steps.steps if step.parts.exchange_seconds]
+        if 0 < len(exchanging) < FEW * len(steps.steps):
+            time = seconds(fmean(step.parts.exchange_seconds for step in exchanging))
+            yield f"{len(exchanging)} of {len(steps.steps)} steps exchange, for {time} each"
     if steps.pause is not None:
         yield steps.pause.in_words
     quantities_by_step: dict[str, list[str]] = defaultdict(list)

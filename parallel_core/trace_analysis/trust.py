@@ -3,6 +3,7 @@
 A rule looks at the whole timeline, before any step is cut out of it.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -23,6 +24,13 @@ launches allow that, and clocks differ.
 """
 DISORDER = 0.01
 """Operations of one queue that run at the same time for this share of its time are no chance."""
+
+DISORDER_WORDS = (
+    "{} operations on {} begin before the one before them has ended, and a queue runs them in "
+    "order: its times are not right, or several queues have this name. No share of it is certain."
+)
+LANE = re.compile(r"stream \d+ \(\d+\)")
+"""How a reader calls a further lane for operations that a stream seems to run at once."""
 
 
 def notes_of(timeline: Timeline) -> Iterator[str]:
@@ -49,6 +57,11 @@ def _queues_in_order(timeline: Timeline) -> Iterator[str]:
         on_queue = spans.select(spans.queue_of == number)
         if device == HOST_DEVICE or device.startswith("cpu") or len(on_queue) < 2:
             continue
+        if LANE.fullmatch(queue):
+            yield DISORDER_WORDS.format(
+                f"{len(on_queue):,}", f"{device} {queue.partition(' (')[0]}"
+            )
+            continue
         # The operation, of those before each one, that ends last.
         latest_end = np.maximum.accumulate(on_queue.ends)
         numbers = np.where(on_queue.ends == latest_end, np.arange(len(on_queue)), 0)
@@ -60,11 +73,7 @@ def _queues_in_order(timeline: Timeline) -> Iterator[str]:
         is_disorder = together > PROGRAMMATIC
         if together[is_disorder & ~of_a_graph].sum() > least:
             count = int((is_disorder & ~of_a_graph).sum())
-            yield (
-                f"{count:,} of {len(on_queue):,} operations on {device} {queue} begin before the "
-                "one before them has ended, and a queue runs them in order: its times are not "
-                "right, or several queues have this name. No share of it is certain."
-            )
+            yield DISORDER_WORDS.format(f"{count:,} of {len(on_queue):,}", f"{device} {queue}")
         elif together[is_disorder & of_a_graph].sum() > least:
             yield (
                 f"operations of one launch run at the same time on {device} {queue}: they are a "

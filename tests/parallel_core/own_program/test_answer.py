@@ -112,6 +112,12 @@ def test_what_happens_in_few_steps_is_told_by_how_many_and_what_it_takes() -> No
     assert "backward pass" not in about_overlap
 
 
+def test_nothing_is_known_of_a_device_that_the_host_waited_for_in_vain() -> None:
+    conclusion = answer([replace(made(), unseen_share=0.9)])
+    assert (conclusion.overlap, conclusion.bound, conclusion.first) == (UNKNOWN,) * 3
+    assert answer([replace(made(), unseen_share=0.1)]).bound == "computation"
+
+
 def test_several_processes_are_one_program() -> None:
     conclusion = answer([made(), made(0.8, 0.15, hidden=0.7)])
     about_step, about_overlap, _ = conclusion.sentences

@@ -148,6 +148,15 @@ def test_names_are_whole_for_their_ends_tell_them_apart(ddp: CaseFigures) -> Non
     assert all(argument in text for argument in arguments)
 
 
+def test_what_happens_in_few_steps_is_told(ddp: CaseFigures) -> None:
+    assert ddp.steps is not None
+    first, *others = ddp.steps.steps
+    assert "steps exchange" not in in_full(ddp)
+    without = [replace(step, parts=replace(step.parts, exchange_seconds=0.0)) for step in others]
+    rare = replace(ddp.steps, steps=(first, *without))
+    assert "1 of 3 steps exchange, for" in in_words(in_full(replace(ddp, steps=rare)))
+
+
 def test_many_steps_are_left_to_the_json(ddp: CaseFigures) -> None:
     assert ddp.steps is not None
     many = replace(ddp.steps, steps=ddp.steps.steps * 20)

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from backends.profiling import Span, Timeline
 from backends.profiling.collectives import is_communication
+from parallel_core.own_program.step_figures import step_figures
 from parallel_core.trace_analysis.figures import CaseFigures
-from parallel_core.trace_analysis.trace_files import read_ranks
+from parallel_core.trace_analysis.trace_files import read_ranks, read_timeline
+from parallel_core.trace_analysis.trust import notes_of as notes_of_timeline
 from tests.parallel_core.trace_analysis.made_up_trace import MadeUpTrace
 from tests.parallel_core.trace_analysis.trust.test_completeness import COMPLETE, INCOMPLETE, TRACES
 
@@ -110,6 +113,12 @@ def test_a_graph_whose_operations_have_other_numbers_lacks_nothing(tmp_path: Pat
     assert not any("no operation" in note for note in trace.read(tmp_path).timeline.notes)
 
 
+def test_what_profile_says_rests_on_what_the_host_waited_for() -> None:
+    timeline = read_timeline(INCOMPLETE / "blocking_copy_waits.json")
+    # 46 of 50 ms in each of four steps.
+    assert step_figures(timeline, 4).unseen_share == pytest.approx(0.92, abs=0.005)
+
+
 def test_one_queue_runs_in_order() -> None:
     (note,) = notes_of(INCOMPLETE / "same_stream_overlap.json")
     assert note.startswith("19 of 20 operations on gpu:0 stream 7")
@@ -130,6 +139,16 @@ def test_a_graph_s_branches_and_early_starts_are_told_from_disorder(
         trace.kernel(GEMM, start, 1000, graph if one_launch else None)
     notes = trace.read(tmp_path).timeline.notes
     assert [said in note for note in notes] == ([True] if said else [])
+
+
+def test_a_stream_of_jax_runs_in_order_too() -> None:
+    lanes = ("stream 13", "stream 13 (2)")
+    spans = [
+        Span("fusion", "compute", "gpu:0", lane, 600 * number, 600 * number + 1000)
+        for number, lane in enumerate(lanes)
+    ]
+    notes = list(notes_of_timeline(Timeline("jax", spans)))
+    assert [DISORDER in note for note in notes] == [True]
 
 
 @pytest.mark.parametrize("path", COMPLETE, ids=lambda path: path.name)
