@@ -4,13 +4,14 @@ A rule looks at the whole timeline, before any step is cut out of it.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Timeline
 from backends.profiling.collectives import named_like_collectives, of_unknown_names
-from backends.profiling.timeline import UNKNOWN
+from backends.profiling.timeline import UNKNOWN, Queue
 from parallel_core.system.formatting import listed, seconds
 from parallel_core.trace_analysis.steps.figures import step_windows
 from parallel_core.trace_analysis.steps.pauses import unrecorded_time
@@ -29,7 +30,7 @@ DISORDER_WORDS = (
     "{} operations on {} begin before the one before them has ended, and a queue runs them in "
     "order: its times are not right, or several queues have this name. No share of it is certain."
 )
-LANE = re.compile(r"stream \d+ \(\d+\)")
+LANE = re.compile(r"^(stream \d+) \(\d+\)$")
 """How a reader calls a further lane for operations that a stream seems to run at once."""
 
 
@@ -53,19 +54,17 @@ def _waits_for_nothing(timeline: Timeline) -> Iterator[str]:
 def _queues_in_order(timeline: Timeline) -> Iterator[str]:
     """Say which queues of devices run several operations at once, which a queue does not."""
     spans = timeline.columns
+    numbers_of_queue: dict[Queue, list[int]] = defaultdict(list)
     for number, (device, queue) in enumerate(spans.queues):
-        on_queue = spans.select(spans.queue_of == number)
-        if device == HOST_DEVICE or device.startswith("cpu") or len(on_queue) < 2:
-            continue
-        if LANE.fullmatch(queue):
-            yield DISORDER_WORDS.format(
-                f"{len(on_queue):,}", f"{device} {queue.partition(' (')[0]}"
-            )
+        numbers_of_queue[device, LANE.sub(r"\1", queue)].append(number)
+    for (device, queue), numbers in numbers_of_queue.items():
+        on_queue = spans.select(np.isin(spans.queue_of, numbers))
+        if device == HOST_DEVICE or device.startswith("cpu"):
             continue
         # The operation, of those before each one, that ends last.
         latest_end = np.maximum.accumulate(on_queue.ends)
-        numbers = np.where(on_queue.ends == latest_end, np.arange(len(on_queue)), 0)
-        before = np.maximum.accumulate(numbers)[:-1]
+        ends_last = np.where(on_queue.ends == latest_end, np.arange(len(on_queue)), 0)
+        before = np.maximum.accumulate(ends_last)[:-1]
         together = np.minimum(latest_end[:-1], on_queue.ends[1:]) - on_queue.starts[1:]
         same_launch = on_queue.launched[1:] == on_queue.launched[before]
         of_a_graph = same_launch & (on_queue.launched[1:] != UNKNOWN)

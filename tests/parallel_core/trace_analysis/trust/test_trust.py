@@ -15,6 +15,7 @@ from parallel_core.trace_analysis.trust import notes_of as notes_of_timeline
 from tests.parallel_core.trace_analysis.made_up_trace import MadeUpTrace
 from tests.parallel_core.trace_analysis.trust.test_completeness import COMPLETE, INCOMPLETE, TRACES
 
+MS = 1_000_000
 GEMM = "sm90_xmma_gemm_bf16"
 NOT_KNOWN = "What the device did then is not known."
 DISORDER = "begin before the one before them"
@@ -144,7 +145,7 @@ def test_a_graph_s_branches_and_early_starts_are_told_from_disorder(
 def test_a_stream_of_jax_runs_in_order_too() -> None:
     lanes = ("stream 13", "stream 13 (2)")
     spans = [
-        Span("fusion", "compute", "gpu:0", lane, 600 * number, 600 * number + 1000)
+        Span("fusion", "compute", "gpu:0", lane, MS * number, 2 * MS + MS * number)
         for number, lane in enumerate(lanes)
     ]
     notes = list(notes_of_timeline(Timeline("jax", spans)))
