@@ -4,15 +4,16 @@ A rule looks at the whole timeline, before any step is cut out of it.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Timeline
 from backends.profiling.collectives import named_like_collectives, of_unknown_names
-from backends.profiling.timeline import UNKNOWN, Queue
+from backends.profiling.slices import coded
+from backends.profiling.timeline import UNKNOWN
 from parallel_core.system.formatting import listed, seconds
+from parallel_core.trace_analysis.case_spans import groups_of
 from parallel_core.trace_analysis.steps.figures import step_windows
 from parallel_core.trace_analysis.steps.pauses import unrecorded_time
 from parallel_core.trace_analysis.waits import waits_for_nothing
@@ -54,11 +55,12 @@ def _waits_for_nothing(timeline: Timeline) -> Iterator[str]:
 def _queues_in_order(timeline: Timeline) -> Iterator[str]:
     """Say which queues of devices run several operations at once, which a queue does not."""
     spans = timeline.columns
-    numbers_of_queue: dict[Queue, list[int]] = defaultdict(list)
-    for number, (device, queue) in enumerate(spans.queues):
-        numbers_of_queue[device, LANE.sub(r"\1", queue)].append(number)
-    for (device, queue), numbers in numbers_of_queue.items():
-        on_queue = spans.select(np.isin(spans.queue_of, numbers))
+    # The lanes of a stream are one queue.
+    streams = [(device, LANE.sub(r"\1", queue)) for device, queue in spans.queues]
+    _, stream_of_queue = coded(streams)
+    for places in groups_of(stream_of_queue[spans.queue_of]):
+        on_queue = spans.select(places)
+        device, queue = streams[on_queue.queue_of[0]]
         if device == HOST_DEVICE or device.startswith("cpu"):
             continue
         # The operation, of those before each one, that ends last.
