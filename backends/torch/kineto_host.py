@@ -84,24 +84,14 @@ def host_calls(
 
 def _roles(calls: Slices, runtime: Collection[str]) -> np.ndarray:
     """Return the role of each call, as a position in ROLES."""
-    has_runtime_calls = bool(np.any(calls.has_category(*runtime)))
-    # Many calls have the same name and category, so the role of each such pair is found once.
-    pair_numbers = calls.name_of * len(calls.categories) + calls.category_of
-    distinct_pairs, pair_of = np.unique(pair_numbers, return_inverse=True)
-    roles_of_pairs = []
-    for pair in distinct_pairs.tolist():
-        name_position, category_position = divmod(pair, len(calls.categories))
-        name = calls.names[name_position]
-        category = calls.categories[category_position]
-        role: HostRole = "operator"
-        if category == MARKS:
-            role = "annotation"
-        elif category in runtime:
-            role = _role(name)
-        elif name in READS_ITEM and not has_runtime_calls:
-            role = "wait"
-        roles_of_pairs.append(ROLES.index(role))
-    return np.array(roles_of_pairs, np.int8)[pair_of]
+    is_runtime_call, is_mark = calls.has_category(*runtime), calls.has_category(MARKS)
+    role_of_name = np.array([ROLES.index(_role(name)) for name in calls.names], np.int8)
+    roles = np.full(len(calls), ROLES.index("operator"), np.int8)
+    roles[is_runtime_call] = role_of_name[calls.name_of[is_runtime_call]]
+    roles[is_mark] = ROLES.index("annotation")
+    if not is_runtime_call.any():
+        roles[calls.has_name(READS_ITEM) & ~is_mark] = ROLES.index("wait")
+    return roles
 
 
 def _role(name: str) -> HostRole:
