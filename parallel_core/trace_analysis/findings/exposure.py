@@ -202,26 +202,26 @@ def _waiting(
         return _Waiting(by_queue, call_that_waited(waits, launched, ends))
     goes_on = is_after & (next_launch >= ends)
     longest_stretches = stretches.alone_until - stretches.alone_from
-    goes_on_at = np.minimum(next_launch, _next_marks(case, ends))
-    pauses = goes_on_at - _ends_of_groups(case, ends, goes_on_at)
+    goes_on_at = np.minimum(next_launch, _next_marks(case, ends))[goes_on]
+    pauses = goes_on_at - _ends_of_groups(case, ends[goes_on], goes_on_at)
     by_queue[goes_on] |= _thread_waited(
         case.spans.name_of[stretches.places[goes_on]],
         longest_stretches[goes_on],
-        pauses[goes_on],
+        pauses,
     )
     return _Waiting(by_queue, np.full(len(launched), NONE))
 
 
 def _ends_of_groups(case: CaseSpans, ends: np.ndarray, goes_on_at: np.ndarray) -> np.ndarray:
-    """Return when the last exchange ended of those that were in flight with each one.
+    """Return when the last exchange or copy ended of those that were in flight with each one.
 
-    `ends` are the exchanges' own, and `goes_on_at` says when the thread went on: it may have waited
-    for all of a group.
+    `ends` are their own, and `goes_on_at` says when the thread went on, not earlier: it may have
+    waited for all of a group.
     """
-    exchanges = np.flatnonzero(case.of_kind("exchange"))
-    exchanges = exchanges[np.argsort(case.spans.ends[exchanges], kind="stable")]
-    # The exchange that ended last before the thread went on; each has ended itself by then.
-    last = exchanges[np.searchsorted(case.spans.ends[exchanges], goes_on_at, side="right") - 1]
+    moving = np.flatnonzero(case.of_kind("exchange", "copy"))
+    moving = moving[np.argsort(case.spans.ends[moving], kind="stable")]
+    # What ended last before the thread went on; each has ended itself by then.
+    last = moving[np.searchsorted(case.spans.ends[moving], goes_on_at, side="right") - 1]
     was_in_flight = case.since[last] <= ends
     return np.where(was_in_flight, np.maximum(ends, case.spans.ends[last]), ends)
 
