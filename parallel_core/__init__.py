@@ -26,7 +26,7 @@ HOMES = {
     "Settings": "training.batches",
     "explain": "experiments.explanation",
     "load_fashion_mnist": "training.dataset",
-    "predict": "trace_analysis.prediction",
+    "predict": "experiments.prediction",
     "profiled_step": "own_program",
 }
 """The module of each public name.

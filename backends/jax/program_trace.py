@@ -6,7 +6,7 @@ words. On a CPU operations lie on the threads of pools, which serve all devices.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import starmap
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from backends.profiling.collectives import is_communication
 from backends.profiling.kernel_names import short_names
 from backends.profiling.slices import Slices, Trace, TraceThread, coded, recoded
 from backends.profiling.threads_of_trace import (
+    Lanes,
     count_unlinked,
     numbered_queues,
     outermost,
@@ -29,7 +30,9 @@ DEVICE = re.compile(r"/device:([A-Z]+):(\d+)(.*)")
 POOL = "tf_"
 """How the names of XLA's own threads begin."""
 STREAM = re.compile(r"Stream #(\d+)")
-TPU_LINES = ("XLA Ops", "Async XLA Ops")
+TPU_LINES = ("XLA Ops", "Async XLA Ops", "Sparse Core Ops")
+SPARSE_CORE = re.compile(r" (SparseCore \d+)")
+"""How the process of a TPU is called that stands for another core of the same chip."""
 EXCHANGE = re.compile(
     r"%?(?:all-reduce|all-gather|reduce-scatter|all-reduce-scatter|(?:ragged-)?all-to-all|"
     r"collective-permute|collective-broadcast|async-collective|send|recv)"
@@ -135,14 +138,18 @@ def _work_on_accelerators(decoded: _Decoded, trace: Trace) -> _Work:
         if match is None:
             continue
         kind, index, suffix = match.groups()
-        device = f"{kind.lower()}:{index}{suffix}"
         thread_name = trace.threads.get(row, "")
+        queue_name = thread_name
+        sparse_core = SPARSE_CORE.fullmatch(suffix)
+        if sparse_core is not None:
+            suffix, queue_name = "", sparse_core[1]
+        device = f"{kind.lower()}:{index}{suffix}"
         stream = STREAM.match(thread_name)
         if stream is not None:
             queue_of_row[row] = (device, f"stream {stream[1]}")
             stream_rows.add(row)
         elif thread_name in TPU_LINES and kind != "GPU":
-            queue_of_row[row] = (device, thread_name)
+            queue_of_row[row] = (device, queue_name)
     is_on_stream = slices.on_threads(stream_rows)
     is_on_line = slices.on_threads(queue_of_row.keys() - stream_rows)
     is_container = slices.has_name(set(filter(CONTAINER.fullmatch, slices.names)))
@@ -227,32 +234,15 @@ def _on_own_lanes(work: _Work) -> _Work:
         if not np.any(starts[1:] < latest_ends[:-1]):
             continue
         # The first lane is the queue itself, and each further one becomes a new queue.
-        lanes = _lanes(starts.tolist(), ends.tolist())
+        free_lanes = Lanes()
+        times = zip(starts.tolist(), ends.tolist(), strict=True)
+        lanes = [free_lanes.take(work.slices.rows[0], start, end) for start, end in times]
         queue_of_lane = [queue_number]
         for lane in range(1, max(lanes) + 1):
             queue_of_lane.append(len(queues))
             queues.append((device, f"{queue_name} ({lane + 1})"))
         queue_of[positions] = np.array(queue_of_lane)[lanes]
     return work._replace(queues=tuple(queues), queue_of=queue_of)
-
-
-def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[int]:
-    """Return the number of a lane for each operation: the first lane that is free when it starts.
-
-    The operations come in the order of their starts.
-    """
-    lanes = []
-    free_from: list[int] = []
-    for start, end in zip(starts, ends, strict=True):
-        free_lanes = [lane for lane, time in enumerate(free_from) if time <= start]
-        if free_lanes:
-            lane = free_lanes[0]
-            free_from[lane] = end
-        else:
-            lane = len(free_from)
-            free_from.append(end)
-        lanes.append(lane)
-    return lanes
 
 
 class _Launches:

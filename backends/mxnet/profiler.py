@@ -21,12 +21,14 @@ from backends.profiling.marks import Mark, marking_verbs, parse_verb, queue_devi
 from backends.profiling.readers import ChromeReader
 from backends.profiling.slices import Slices, Trace, TraceThread
 from backends.profiling.threads_of_trace import (
+    Lanes,
     assemble,
     host_spans,
     numbered_queues,
     outermost,
     outermost_calls,
     spans_of,
+    thread_of,
     windows,
 )
 from backends.profiling.timeline import (
@@ -64,6 +66,8 @@ READABLE_NAMES = {
 COPY_OPERATORS = re.compile(r"_slice_assign|_contrib_index_copy|_copyto|Copy[CG]PU2[CG]PU")
 EXCHANGES = {"parallel_core", "KVStoreReduce", "ElementwiseSum"}
 """Our sums over devices, and a KVStore's: of type `local`, and of type `device`."""
+WITH_SERVERS = re.compile(r"KVStoreDist\w*")
+"""What a KVStore pushes to servers and pulls from them, several at the same time."""
 WAIT_OPERATORS = {"WaitForVar", "parallel_core"}
 """What cpu(0)'s worker runs for calls that wait: MXNet's operator, and our barriers."""
 UNLINKED = (
@@ -144,7 +148,9 @@ def timeline_of(trace: Trace) -> Timeline:
     on_devices = slices.on_threads({row for row in slices.rows if row[0] in devices})
     counted = slices.has_category(OPERATORS) & on_devices & ~slices.has_name(HOUSEKEEPING)
     # Some operators run other operators: a convolution may reorder its images first.
-    outer_operators = outermost(slices.select(counted))
+    is_with_servers = slices.has_name(set(filter(WITH_SERVERS.fullmatch, slices.names)))
+    outer_operators = outermost(slices.select(counted & ~is_with_servers))
+    with_servers = _with_servers(slices.select(counted & is_with_servers), devices)
     rows_of_first_cpu = {row for row in outer_operators.rows if devices.get(row[0]) == "cpu:0"}
     on_first_cpu = outer_operators.on_threads(rows_of_first_cpu)
     is_wait = on_first_cpu & outer_operators.has_name(WAIT_OPERATORS)
@@ -166,7 +172,7 @@ def timeline_of(trace: Trace) -> Timeline:
         notes.append(SHORT_SUMS)
     if devices_with_unlinked:
         notes.append(UNLINKED.format(", ".join(devices_with_unlinked)))
-    spans_of_sources = [Spans.of(host), wait_spans, operator_spans]
+    spans_of_sources = [Spans.of(host), wait_spans, operator_spans, Spans.of(with_servers)]
     timeline = assemble("mxnet", spans_of_sources, cases, notes, set(devices.values()))
     if cases:
         return timeline
@@ -174,6 +180,17 @@ def timeline_of(trace: Trace) -> Timeline:
         Window(mark.name, mark.start, mark.end) for mark in marks if mark.name.startswith(STEP)
     )
     return replace(timeline, annotations=steps)
+
+
+def _with_servers(exchanges: Slices, devices: Mapping[int | str, str]) -> Iterator[Span]:
+    """Yield the spans of exchanges with servers, which are in flight together."""
+    lanes = Lanes()
+    for exchange in exchanges:
+        lane = lanes.take(thread_of(exchange), exchange.start, exchange.end)
+        queue = "servers" if lane == 0 else f"servers {lane + 1}"
+        device = devices[exchange.process]
+        times = exchange.start, exchange.end
+        yield Span(exchange.name, "exchange", device, queue, *times, operator=exchange.name)
 
 
 def _queues_of(operators: Slices, devices: Mapping[int | str, str]) -> dict[TraceThread, Queue]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 
 from backends.profiling.slices import Slice, Slices, Trace
-from backends.profiling.timeline import KINDS, Timeline
+from backends.profiling.timeline import KINDS, Spans, Timeline
 
 JOB = "distributedInfo"
 """The key under which PyTorch's profiler says which rank of how many wrote a trace."""
@@ -26,20 +26,45 @@ COLLECTIVES = re.compile(
 """In NCCL's kernels' names; longer ones first."""
 KERNELS = {"kernel", "Kernel", "mtia_ccp_events", "hpu_op"}
 ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
+KNOWN = {
+    "NCCL, RCCL (whose kernels are called `nccl…`, too) and MSCCL": r"nccl|rccl|msccl",
+    "those for Gaudi, and for Intel's CPUs and GPUs": r"hccl|oneccl|torch_ccl|ccl(?:::|_)",
+    "DeepEP, without what only computes the layout": r"deep_ep(?!\w*(?:::)?\w*layout)",
+    "user buffers of Transformer Engine": r"k?userbuffers_",
+    "puts and gets between GPUs": r"(?:nv|roc|i)shmem",
+    "MoRI": r"Ep(?:Dispatch|Combine)\w*Kernel",
+}
+"""By library, how the last names of its kernels begin."""
 LIBRARIES = re.compile(
-    r"(?:void |\w+::|\(anonymous namespace\)::)*(?:_Z\w*?\d)?(?:nccl|rccl|msccl|hccl|oneccl)",
+    r"(?:void |\w+::|\(anonymous namespace\)::)*(?:_Z\w*?\d)?(?:" + "|".join(KNOWN.values()) + ")",
     re.IGNORECASE,
 )
-"""NCCL, RCCL (whose kernels are called `nccl…`, too), MSCCL, and those for Gaudi and for Intel's
-GPUs.
-"""
+BETWEEN_DEVICES = re.compile(r"Memcpy (?:PtoP|P2P)|CopyPeer|MemcpyPeer")
+"""In the names of copies from one device to another: an exchange."""
 LIKE_COLLECTIVES = re.compile(
-    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem_",
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|a2a|cross_device_reduce|multimem_"
+    r"|send_?recv|p2p|peer_",
     re.IGNORECASE,
 )
 """In the names of kernels that frameworks write themselves: of vLLM, TensorRT-LLM, PyTorch's
 symmetric memory.
 """
+COMPUTING = re.compile(
+    r"gemm|gemv|bmm|mma|nvjet|conv|grad|prop_|matmul|cutlass|cublas|cudnn|miopen|rocblas|Cijk_|winograd"
+    r"|at::|at_cuda_detail|cub::|thrust::|ck::|ck_tile|rocprim|triton|splitK|im2col|nchw|nhwc"
+    r"|elementwise|element_wise|reduc|softmax|norm|attention|fmha|embedding|scan|transpose"
+    r"|permut|pool|lu_|elu|sigmoid|swiglu|activation|dropout|rotary|quant|softcap|sampl|expert"
+    r"|entropy|random|distribution|philox|fft|interpol|optim|tensor|vector|fused|fusion|compar"
+    r"|unique|histogram|forward|linear|kv_?cache|cholesky|sparse|mamba|selective|topk|argmax"
+    r"|memcpy|memset|encod|decod|multiply|increment|routing|position|compute"
+    r"|(?<![a-z])(?:dot|attn|flash|mha|mla|index|gather|scatter|sort|sage|cat|copy|fill|cast|convert"
+    r"|moe|loss|adam|sgd|lamb|bias|add|sub|mul|div|sum|mean|square|exp|log|pow|sin|cos|tanh|mask"
+    r"|select|where|layer|mlp|tri[lu]|act|rope|scale|batch|lstm|gru|rnn|nms|roi|rms|ln)(?![a-z])",
+    re.IGNORECASE,
+)
+"""In the names of kernels that compute, as frameworks and their libraries call them."""
+MUCH = 0.05
+"""Of a device's computation: kernels of an unknown name that take as much may be an exchange."""
 SHOWN_NAMES = 3
 ON_HOST = {"cpu_op", "cuda_runtime", "cuda_driver", "xpu_runtime", "Operator", "Runtime"}
 """The categories of what a rank's own process does, now and in 2021; a trace that one process wrote
@@ -130,9 +155,7 @@ def with_communication(timeline: Timeline, kernels: re.Pattern[str]) -> Timeline
     own `multimem_`.
     """
     spans = timeline.columns
-    # By operator first, and from there by span.
-    operator_fits = [kernels.search(operator) is not None for operator in spans.operators]
-    span_fits = np.array(operator_fits, bool)[spans.operator_of]
+    span_fits = _operators_with(spans, kernels)
     is_on_device = spans.kinds != KINDS.index("host")
     kinds = np.where(span_fits & is_on_device, KINDS.index("exchange"), spans.kinds)
     return replace(timeline, spans=replace(spans, kinds=kinds))
@@ -140,25 +163,56 @@ def with_communication(timeline: Timeline, kernels: re.Pattern[str]) -> Timeline
 
 def named_like_collectives(timeline: Timeline) -> Iterator[str]:
     """Yield a note if kernels that count as computing have names like those of collectives."""
-    spans = timeline.columns
-    # By operator and by queue first, and from there by span.
-    operator_is_alike = [
-        LIKE_COLLECTIVES.search(operator) is not None for operator in spans.operators
-    ]
-    queue_is_on_device = [device not in ("host", "cpu") for device, _ in spans.queues]
-    is_alike = np.array(operator_is_alike, bool)[spans.operator_of]
-    is_on_device = np.array(queue_is_on_device, bool)[spans.queue_of]
-    is_computing = spans.kinds == KINDS.index("compute")
-    alike_spans = spans.select(is_alike & is_on_device & is_computing)
-    if not alike_spans:
+    computing = _computing_on_devices(timeline)
+    alike = computing.select(_operators_with(computing, LIKE_COLLECTIVES))
+    if alike:
+        milliseconds = int((alike.ends - alike.starts).sum()) / 1e6
+        yield (
+            f"{milliseconds:.3g} ms lie in kernels that are named like collectives and count as "
+            f"computing ({_shown_names(alike)}): --communication NAME counts them as exchange"
+        )
+
+
+def of_unknown_names(timeline: Timeline) -> Iterator[str]:
+    """Yield a note if kernels take much time whose names do not say that they compute."""
+    computing = _computing_on_devices(timeline)
+    # XLA names its exchanges, and MTIA has words of its own.
+    if timeline.host_calls is None or any("mtia" in device for device, _ in computing.queues):
         return
-    milliseconds = int((alike_spans.ends - alike_spans.starts).sum()) / 1e6
-    names = sorted(spans.names[position] for position in np.unique(alike_spans.name_of).tolist())
-    yield (
-        f"{milliseconds:.3g} ms lie in kernels that are named like collectives and count as "
-        f"computing ({', '.join(names[:SHOWN_NAMES])}): --communication NAME counts them as "
-        "exchange"
-    )
+    is_named = _operators_with(computing, COMPUTING) | _operators_with(computing, LIKE_COLLECTIVES)
+    lengths = np.where(is_named, 0, computing.ends - computing.starts)
+    all_time = int((computing.ends - computing.starts).sum())
+    time_of_name = np.bincount(computing.name_of, lengths, len(computing.names))
+    takes_much = (time_of_name > 0) & (time_of_name >= MUCH * all_time)
+    unknown = computing.select(takes_much[computing.name_of] & ~is_named)
+    if unknown:
+        milliseconds = int((unknown.ends - unknown.starts).sum()) / 1e6
+        yield (
+            f"{milliseconds:.3g} ms lie in kernels whose names say neither that they compute nor "
+            f"that they communicate ({_shown_names(unknown)}), and count as computing: if they "
+            "communicate, --communication NAME counts them as exchange"
+        )
+
+
+def _computing_on_devices(timeline: Timeline) -> Spans:
+    """Return the kernels of a timeline that count as computing, without a host's and a CPU's."""
+    spans = timeline.columns
+    queue_is_on_device = [device not in ("host", "cpu") for device, _ in spans.queues]
+    is_on_device = np.array(queue_is_on_device, bool)[spans.queue_of]
+    return spans.select(is_on_device & (spans.kinds == KINDS.index("compute")))
+
+
+def _operators_with(spans: Spans, pattern: re.Pattern[str]) -> np.ndarray:
+    """Return the mask of the spans whose full names hold a pattern."""
+    # By operator first, and from there by span.
+    holds = [pattern.search(operator) is not None for operator in spans.operators]
+    return np.array(holds, bool)[spans.operator_of]
+
+
+def _shown_names(spans: Spans) -> str:
+    """Write the first names of some spans, in alphabetical order."""
+    names = sorted(spans.names[position] for position in np.unique(spans.name_of).tolist())
+    return ", ".join(names[:SHOWN_NAMES])
 
 
 def _on_device(kernel: Slice) -> Collective:

@@ -3,9 +3,10 @@ each thread.
 """
 
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from heapq import heappop, heappush
 from operator import attrgetter
 
 import numpy as np
@@ -122,6 +123,36 @@ def python_queues(
     threads = slices.threads() if isinstance(slices, Slices) else map(thread_of, slices)
     queues = {thread: (HOST_DEVICE, names.get(thread, "Python")) for thread in threads}
     return numbered_queues(queues)
+
+
+class Lanes:
+    """Lanes for operations, by number: those that overlap in time are on different lanes.
+
+    A thread may have several in flight. Threads have no lanes in common.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.free_lanes: dict[TraceThread, list[int]] = defaultdict(list)
+        self.ends_and_lanes: dict[TraceThread, list[tuple[int, int]]] = defaultdict(list)
+        """The lanes in use, as a heap: the one whose operation ends first comes first."""
+
+    def take(self, thread: TraceThread, start: int, end: int) -> int:
+        """Return a thread's first lane that is free at `start`, or a new one.
+
+        Each call has a later start than the one before.
+        """
+        free_lanes, ends_and_lanes = self.free_lanes[thread], self.ends_and_lanes[thread]
+        while ends_and_lanes and ends_and_lanes[0][0] <= start:
+            _, lane = heappop(ends_and_lanes)
+            heappush(free_lanes, lane)
+        if free_lanes:
+            lane = heappop(free_lanes)
+        else:
+            lane = self.count
+            self.count += 1
+        heappush(ends_and_lanes, (end, lane))
+        return lane
 
 
 def spans_of(

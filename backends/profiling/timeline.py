@@ -38,38 +38,12 @@ HostRole: TypeAlias = Literal[
     "annotation",
     "call",
     "copy",
-    "let a queue wait",
-    "wait for a device",
-    "wait for a queue",
-    "wait for an event",
+    "wait",
 ]
-"""An operator, an annotation of the program's own, or a call of the runtime by what it does: a copy
-may block the host, and to let a queue wait for an event does not.
+"""An operator, an annotation of the program's own, or a call of the runtime by what it does: a wait
+blocks the host, a copy may, and to let a queue wait for an event does not.
 """
 ROLES: tuple[HostRole, ...] = get_args(HostRole)
-
-
-class KnownWait(NamedTuple):
-    """What a call waited for, if the profiler recorded that: all of a device, a queue, or a queue
-    up to an event.
-    """
-
-    device: str
-    queue: str | None = None
-    recorded: int | None = None
-    """When the event was recorded: only what was launched before counts."""
-
-
-class QueueWait(NamedTuple):
-    """A queue that was let wait for an event: what is launched there from then on waits for all
-    before the event.
-    """
-
-    since: int
-    waiting: tuple[str, str]
-    """A device and one of its queues, as is the next."""
-    awaited: tuple[str, str]
-    recorded: int
 
 
 class Span(NamedTuple):
@@ -224,9 +198,8 @@ class HostCalls:
     queue_of: np.ndarray
     roles: np.ndarray
     """Positions in ROLES."""
-    known_waits: Mapping[int, KnownWait] = field(default_factory=dict)
-    """By the positions of calls."""
-    queue_waits: tuple[QueueWait, ...] = ()
+    captures: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    """When graphs were captured, (n, 2): what is launched then does not run."""
 
 
 class Window(NamedTuple):

@@ -27,6 +27,7 @@ MAX_EVENT_CHARACTERS = 1 << 18
 """An event that has not ended after this number of characters is damaged."""
 MAX_PROPERTY_CHARACTERS = 1 << 26
 BOUNDARY = re.compile(r"\}[ \t\r\n]*,[ \t\r\n]*\{")
+END_OF_LIST = re.compile(r"\}\s*(?P<bracket>\])\s*(?:,[^\[\]]*)?\}?\s*\Z")
 WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 WHITE_SPACE_AND_COMMAS = re.compile(r"[ \t\r\n,]*")
 VALUE = json.JSONDecoder()
@@ -269,6 +270,10 @@ def _skip_damaged(text: _Text, document: Document) -> None:
     if following is not None:
         document.damaged += 1
         text.at = following.end() - 1
+    elif text.ended and (end_of_list := END_OF_LIST.search(text.text, text.at)):
+        # The last event is damaged, and the list goes on to its end.
+        document.damaged += 1
+        text.at = end_of_list.start("bracket")
     elif text.ended:
         document.cut = True
         text.at = len(text.text)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling.collectives import is_communication
+from backends.profiling.collectives import BETWEEN_DEVICES, is_communication
 from backends.profiling.kernel_names import short_names
 from backends.profiling.slices import Slices, Trace, TraceThread, coded, recoded
 from backends.profiling.timeline import KINDS, UNKNOWN, Queue, SpanKind, Spans
@@ -30,7 +30,6 @@ their own.
 WITHOUT_WORK = {
     ANNOTATIONS_ON_DEVICE,
     "Trace",
-    "collective_comm",
     "cpu_instant_event",
     "cuda_event",
     "cuda_sync",
@@ -127,8 +126,14 @@ WAITS = re.compile(r"event_(?:wait|record)")
 COPYING = re.compile(r"dma_|memcpy")
 COPYING_KERNEL = re.compile(r"__amd_rocclr_copy")
 """From version 7.1 on, ROCm copies by kernels of its own."""
-LAUNCHING = re.compile(r"(?:cuda|hip|cu)\w*LaunchKernel")
+LAUNCHING = re.compile(
+    r"(?:cuda|hip|cu|musa|mu)\w*(?:Launch\w*Kernel|GraphLaunch)"
+    r"|(?:ur|pi|ze)\w*(?:KernelLaunch|LaunchKernel)"
+)
 """Calls of the runtime after which something runs on a device; filling no bytes runs nothing."""
+GRAPH = re.compile(r"\w+GraphLaunch")
+BEGIN_CAPTURE = re.compile(r"(?:cuda|hip|cu|musa|mu)StreamBeginCapture")
+END_CAPTURE = re.compile(r"(?:cuda|hip|cu|musa|mu)StreamEndCapture")
 
 
 def device_spans(slices: Slices, trace: Trace) -> Spans:
@@ -221,8 +226,27 @@ def _stream_name(stream: object) -> str:
     return text if text.startswith("stream ") else f"stream {text}"
 
 
+def capture_times(slices: Slices) -> np.ndarray:
+    """Return when threads captured graphs, (n, 2): what is launched then runs later, if at all."""
+    names = [name for name in slices.names if BEGIN_CAPTURE.match(name) or END_CAPTURE.match(name)]
+    times = []
+    began: dict[TraceThread, int] = {}
+    for call in slices.select(slices.has_name(names)):
+        thread = call.process, call.thread
+        if BEGIN_CAPTURE.match(call.name):
+            began[thread] = call.start
+        else:
+            # Before the recording began, or within it.
+            times.append((began.pop(thread, 0), call.end))
+    latest_end = int(slices.ends.max(initial=0))
+    times += [(start, latest_end) for start in began.values()]
+    return np.array(times, np.int64).reshape(-1, 2)
+
+
 class Launches(NamedTuple):
-    """How many launches a trace holds, and how many of them lack their operation on a device."""
+    """How many launches a trace holds, without those that a graph captures, and how many of them
+    lack their operation on a device.
+    """
 
     total: int
     missing: int
@@ -237,9 +261,20 @@ def launches_of(slices: Slices) -> Launches:
     launches = slices.select(
         slices.has_category(*launch_categories) & slices.has_name(launch_names)
     )
-    numbers_launched = _correlations(launches)
-    numbers_run = set(_correlations(slices.select(slices.has_category(*ON_DEVICE))))
-    has_run = [number in numbers_run for number in numbers_launched]
+    operations = slices.select(slices.has_category(*ON_DEVICE))
+    numbers_run = set(_correlations(operations))
+    captures = capture_times(slices)
+    has_run: list[bool] = []
+    for launch, (number,) in zip(launches, launches.arguments("correlation"), strict=True):
+        if not isinstance(number, int | str):
+            continue
+        is_captured = np.any((captures[:, 0] <= launch.start) & (launch.start < captures[:, 1]))
+        # HIP may give a graph's operations other numbers than the launch.
+        may_run = GRAPH.match(launch.name) and np.any(operations.starts >= launch.start)
+        if number in numbers_run:
+            has_run.append(True)
+        elif not is_captured and not may_run:
+            has_run.append(False)
     missing_at_the_end = 0
     if any(has_run):
         # From the end, the launches before the first one whose operation has run.
@@ -269,9 +304,8 @@ def exchanges_by_nccl(slices: Slices) -> bool:
 
 def lacks_devices(slices: Slices) -> bool:
     """Return whether a program used devices whose operations are missing, or could not be read."""
-    return (
-        launches_of(slices).missing > 0 or exchanges_by_nccl(slices) or has_unread_devices(slices)
-    )
+    launches = {name for name in slices.names if LAUNCHING.match(name)}
+    return bool(launches) or exchanges_by_nccl(slices) or has_unread_devices(slices)
 
 
 def missing_operations(slices: Slices) -> Iterator[str]:
@@ -319,7 +353,9 @@ def _kinds(work: Slices) -> np.ndarray:
     kinds_on_mtia = _kinds_of_names(work.names, on_mtia=True)[work.name_of]
     kinds_elsewhere = _kinds_of_names(work.names, on_mtia=False)[work.name_of]
     kinds = np.where(work.has_category(MTIA), kinds_on_mtia, kinds_elsewhere)
-    return np.where(work.has_category(COPIES), np.int8(KINDS.index("copy")), kinds)
+    peer_copies = {name for name in work.names if BETWEEN_DEVICES.match(name)}
+    is_copy = work.has_category(COPIES) & ~work.has_name(peer_copies)
+    return np.where(is_copy, np.int8(KINDS.index("copy")), kinds)
 
 
 def _kinds_of_names(names: Sequence[str], on_mtia: bool) -> np.ndarray:
@@ -333,6 +369,6 @@ def _kind(name: str, on_mtia: bool) -> SpanKind:
         return "copy"
     if COPYING_KERNEL.match(name):
         return "copy"
-    if is_communication(name):
+    if is_communication(name) or BETWEEN_DEVICES.match(name):
         return "exchange"
     return "compute"

@@ -1,54 +1,43 @@
 """What the host did in a trace of Kineto's: operators, the CUDA or HIP runtime's calls, and
 exchanges over gloo.
 
-Kineto may record synchronisations (category `cuda_sync`, off by default): which stream a call
-waited for, and which event a stream was let wait for. They are tied to the runtime's calls by
-correlation numbers.
-
 Gloo runs an exchange between processes on a separate thread, and PyTorch records it there as
 `gloo:all_reduce`: from when that thread takes it up until it is complete, with the wait for the
 other processes, as a kernel of NCCL's does. The operator `c10d::allreduce_`, on the thread that
-asked for it, only launches it; that is no computation, and no communication.
+asked for it, only launches it; that is no computation, and no communication. A send or a receive
+is recorded on the thread that launched it, until the wait for it is over: what that thread
+computes meanwhile is its own work.
 """
 
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
+from backends.profiling.collectives import ON_CPU
 from backends.profiling.slices import Slice, Slices, TraceThread, recoded
-from backends.profiling.threads_of_trace import outermost, python_queues, thread_of
+from backends.profiling.threads_of_trace import Lanes, outermost, python_queues, thread_of
 from backends.profiling.timeline import (
     ROLES,
     HostCalls,
     HostRole,
-    KnownWait,
-    Queue,
-    QueueWait,
     Span,
 )
-from backends.torch.kineto_devices import MARKS, OPERATORS, STEP
+from backends.torch.kineto_devices import MARKS, OPERATORS, STEP, capture_times
 
-SYNCHRONISATIONS = "cuda_sync"
 ROLE_OF: dict[str, HostRole] = {
-    r"\w*(?:Stream|Queue)(?:Host)?Synchronize\w*|urQueueFinish": "wait for a queue",
-    r"\w*Event(?:Host)?Synchronize\w*|urEventWait": "wait for an event",
     # To free memory is documented to wait for the whole device.
-    r"\w*Synchronize\w*|(?:cuda|hip|musa)Free|cuMemFree(?:_v2)?": "wait for a device",
-    r"(?:cuda|hip|cu|musa|mu)StreamWaitEvent\w*": "let a queue wait",
+    r"\w*Synchronize\w*|(?:cuda|hip|musa)Free|cuMemFree(?:_v2)?|urQueueFinish|urEventWait": "wait",
     r"(?:cuda|hip|cu|musa|mu)Mem(?:cpy|set)\w*": "copy",
 }
 """By the call's name; the first that matches counts."""
-RECORD = re.compile(r"(?:cuda|hip|cu|musa|mu)EventRecord\w*")
 READS_ITEM = frozenset({"aten::_local_scalar_dense", "aten::item"})
 """Operators that wait for a value: in a trace without the runtime's calls, they are the waits."""
 
-GLOO = "gloo:"
 LAUNCH = "c10d::"
 COLLECTIVES = (LAUNCH, "_c10d_functional::", "c10d_functional::")
 """Operators that launch an exchange or wait for one."""
@@ -81,9 +70,6 @@ def host_calls(
     queues = python_queues(slices.select(positions_by_thread), names)
     calls = slices.select(positions)
     queue_names, queue_of = recoded(calls.rows, calls.row_of, lambda thread: queues[thread][1])
-    roles = _roles(calls, runtime)
-    synchronisations = slices.select(slices.has_category(SYNCHRONISATIONS))
-    known_waits, queue_waits = _synchronised(calls, roles, synchronisations)
     return HostCalls(
         calls.names,
         queue_names,
@@ -91,32 +77,21 @@ def host_calls(
         calls.ends,
         calls.name_of,
         queue_of,
-        roles,
-        known_waits,
-        queue_waits,
+        _roles(calls, runtime),
+        capture_times(slices),
     )
 
 
 def _roles(calls: Slices, runtime: Collection[str]) -> np.ndarray:
     """Return the role of each call, as a position in ROLES."""
-    has_runtime_calls = bool(np.any(calls.has_category(*runtime)))
-    # Many calls have the same name and category, so the role of each such pair is found once.
-    pair_numbers = calls.name_of * len(calls.categories) + calls.category_of
-    distinct_pairs, pair_of = np.unique(pair_numbers, return_inverse=True)
-    roles_of_pairs = []
-    for pair in distinct_pairs.tolist():
-        name_position, category_position = divmod(pair, len(calls.categories))
-        name = calls.names[name_position]
-        category = calls.categories[category_position]
-        role: HostRole = "operator"
-        if category == MARKS:
-            role = "annotation"
-        elif category in runtime:
-            role = _role(name)
-        elif name in READS_ITEM and not has_runtime_calls:
-            role = "wait for an event"
-        roles_of_pairs.append(ROLES.index(role))
-    return np.array(roles_of_pairs, np.int8)[pair_of]
+    is_runtime_call, is_mark = calls.has_category(*runtime), calls.has_category(MARKS)
+    role_of_name = np.array([ROLES.index(_role(name)) for name in calls.names], np.int8)
+    roles = np.full(len(calls), ROLES.index("operator"), np.int8)
+    roles[is_runtime_call] = role_of_name[calls.name_of[is_runtime_call]]
+    roles[is_mark] = ROLES.index("annotation")
+    if not is_runtime_call.any():
+        roles[calls.has_name(READS_ITEM) & ~is_mark] = ROLES.index("wait")
+    return roles
 
 
 def _role(name: str) -> HostRole:
@@ -125,62 +100,6 @@ def _role(name: str) -> HostRole:
         if re.fullmatch(pattern, name):
             return role
     return "call"
-
-
-def _synchronised(
-    calls: Slices, roles: np.ndarray, synchronisations: Slices
-) -> tuple[dict[int, KnownWait], tuple[QueueWait, ...]]:
-    """Return what calls are known to have waited for, by their position, and the waits of queues.
-
-    The recorded synchronisations say so.
-    """
-    if not len(synchronisations):
-        return {}, ()
-    call_of_correlation = _calls_by_correlation(calls, roles)
-    known_waits: dict[int, KnownWait] = {}
-    queue_waits: list[QueueWait] = []
-    for synchronisation in synchronisations:
-        args = synchronisation.args
-        call = call_of_correlation.get(args.get("correlation"))
-        if call is None:
-            continue
-        device, stream = args.get("device"), args.get("stream")
-        queue = _queue(device, stream)
-        awaited_queue = _queue(device, args.get("wait_on_stream"))
-        kind = args.get("cuda_sync_kind", synchronisation.name)
-        if kind == "Context Sync":
-            known_waits[call] = KnownWait(f"gpu:{device}")
-        elif kind == "Stream Sync":
-            known_waits[call] = KnownWait(*queue)
-        record = call_of_correlation.get(args.get("wait_on_cuda_event_record_corr_id"))
-        if record is None:
-            continue
-        recorded_at = int(calls.starts[record])
-        if kind == "Event Sync":
-            known_waits[call] = KnownWait(*awaited_queue, recorded=recorded_at)
-        elif kind == "Stream Wait Event":
-            started_at = int(calls.starts[call])
-            queue_waits.append(QueueWait(started_at, queue, awaited_queue, recorded_at))
-    return known_waits, tuple(queue_waits)
-
-
-def _calls_by_correlation(calls: Slices, roles: np.ndarray) -> dict[object, int]:
-    """Return the positions of calls that wait or record an event, by their correlation numbers."""
-    name_records = np.array([RECORD.fullmatch(name) is not None for name in calls.names], bool)
-    records = name_records[calls.name_of]
-    waits = roles > ROLES.index("call")
-    positions = np.flatnonzero(waits | records)
-    correlations = calls.select(positions).arguments("correlation")
-    call_of_correlation: dict[object, int] = {}
-    for position, (correlation,) in zip(positions.tolist(), correlations, strict=True):
-        if isinstance(correlation, int | str):
-            call_of_correlation[correlation] = position
-    return call_of_correlation
-
-
-def _queue(device: object, stream: object) -> Queue:
-    """Return the queue of a stream of a GPU."""
-    return f"gpu:{device}", f"stream {stream}"
 
 
 class Exchange(NamedTuple):
@@ -195,7 +114,7 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
 
     The marks are among the slices; both come in the order of time.
     """
-    gloo_marks = [mark for mark in marks if mark.name.startswith(GLOO)]
+    gloo_marks = [mark for mark in marks if ON_CPU.fullmatch(mark.name)]
     if not gloo_marks:
         return []
     names_run = {_plain(mark.name) for mark in gloo_marks}
@@ -207,7 +126,7 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
             if name == SCATTER and SCATTER not in names_run:
                 name = REDUCE
             launches[name].append(operator)
-    lanes = _Lanes()
+    lanes = Lanes()
     gloo_exchanges = []
     for mark in gloo_marks:
         # Gloo takes up the launched exchanges in order. Those launched before the recording began
@@ -217,44 +136,14 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
         if pending_launches and pending_launches[0].start <= mark.start:
             launch = pending_launches.popleft()
         lane = lanes.take(thread_of(mark), mark.start, mark.end)
-        queue = "gloo" if lane == 0 else f"gloo {lane + 1}"
-        name = mark.name.removeprefix(GLOO)
+        library, _, name = mark.name.partition(":")
+        queue = library if lane == 0 else f"{library} {lane + 1}"
         if launch is not None and _plain(launch.name) == SCATTER:
             name = "reduce_scatter"
         launched_at = None if launch is None else launch.start
         span = Span(name, "exchange", DEVICE, queue, mark.start, mark.end, launched_at, mark.name)
         gloo_exchanges.append(Exchange(span, launch))
     return gloo_exchanges
-
-
-class _Lanes:
-    """Lanes for exchanges, by number: exchanges that overlap in time are on different lanes.
-
-    A thread may send several at the same time. Threads have no lanes in common.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.free_lanes: dict[TraceThread, list[int]] = defaultdict(list)
-        self.ends_and_lanes: dict[TraceThread, list[tuple[int, int]]] = defaultdict(list)
-        """The lanes in use, as a heap: the one whose exchange ends first comes first."""
-
-    def take(self, thread: TraceThread, start: int, end: int) -> int:
-        """Return a thread's first lane that is free at `start`, or a new one.
-
-        Each call has a later start than the one before.
-        """
-        free_lanes, ends_and_lanes = self.free_lanes[thread], self.ends_and_lanes[thread]
-        while ends_and_lanes and ends_and_lanes[0][0] <= start:
-            _, lane = heappop(ends_and_lanes)
-            heappush(free_lanes, lane)
-        if free_lanes:
-            lane = heappop(free_lanes)
-        else:
-            lane = self.count
-            self.count += 1
-        heappush(ends_and_lanes, (end, lane))
-        return lane
 
 
 def without_waits(work: Slices, slices: Slices) -> Slices:
@@ -291,12 +180,15 @@ def _around(operator: Slice, waits: Sequence[Slice]) -> Iterator[Slice]:
         yield operator._replace(start=begin)
 
 
-def without_exchanges(work: Sequence[Slice], gloo: Sequence[Exchange]) -> Sequence[Slice]:
+def without_exchanges(
+    work: Sequence[Slice], gloo: Sequence[Exchange], slices: Slices
+) -> Sequence[Slice]:
     """Return outermost operators without the times in which they launch or await exchanges.
 
-    An operator that outlasts an exchange that it launched has waited for that exchange, and is
-    divided: the exchange is cut out. An operator that keeps a gradient has done its work when it
-    launches the exchange, however late its thread goes on.
+    An operator that outlasts an exchange that it launched has waited for that exchange, but where
+    operators inside it computed meanwhile, and is divided: the wait is cut out. An operator that
+    keeps a gradient has done its work when it launches the exchange, however late its thread goes
+    on.
     """
     if not gloo:
         return work
@@ -306,12 +198,29 @@ def without_exchanges(work: Sequence[Slice], gloo: Sequence[Exchange]) -> Sequen
         if launch is not None:
             cut = _Cut(launch.start, span.start, span.end)
             cuts_of_thread[thread_of(launch)].append(cut)
+    innermost_of_thread = _innermost(slices.select(slices.on_threads(cuts_of_thread)))
     pieces: list[Slice] = []
     for operator in work:
         if not operator.name.startswith(COLLECTIVES):
-            cuts = cuts_of_thread.get(thread_of(operator), [])
-            pieces += _computing(operator, cuts)
+            thread = thread_of(operator)
+            innermost = innermost_of_thread.get(thread, [])
+            pieces += _computing(operator, cuts_of_thread.get(thread, []), innermost)
     return pieces
+
+
+def _innermost(slices: Slices) -> dict[TraceThread, list[Slice]]:
+    """Return by threads the operators that hold no other ones, but for those of exchanges."""
+    operators = slices.select(slices.has_category(OPERATORS))
+    innermost: dict[TraceThread, list[Slice]] = defaultdict(list)
+    for operator in operators:
+        of_thread = innermost[thread_of(operator)]
+        if of_thread and operator.start < of_thread[-1].end:
+            of_thread.pop()
+        of_thread.append(operator)
+    return {
+        thread: [operator for operator in found if not operator.name.startswith(COLLECTIVES)]
+        for thread, found in innermost.items()
+    }
 
 
 class _Cut(NamedTuple):
@@ -322,8 +231,13 @@ class _Cut(NamedTuple):
     end: int
 
 
-def _computing(operator: Slice, cuts: Sequence[_Cut]) -> Iterator[Slice]:
-    """Yield the pieces of an operator in which it computes, between its thread's exchanges."""
+def _computing(
+    operator: Slice, cuts: Sequence[_Cut], innermost: Sequence[Slice]
+) -> Iterator[Slice]:
+    """Yield the pieces of an operator in which it computes, between its thread's exchanges.
+
+    `innermost` are the thread's operators that hold no others, and so compute.
+    """
     keeps_gradient = operator.name.endswith(KEEPING)
     begin = operator.start
     first = bisect_left(cuts, operator.start, key=attrgetter("launched"))
@@ -334,18 +248,34 @@ def _computing(operator: Slice, cuts: Sequence[_Cut]) -> Iterator[Slice]:
         if keeps_gradient:
             yield operator._replace(end=cut.launched)
             return
-        if begin <= cut.start and cut.end < operator.end:
-            yield operator._replace(start=begin, end=cut.start)
-            begin = cut.end
+        if cut.end >= operator.end:
+            continue
+        # The operator waits between what computes meanwhile.
+        wait_start = max(cut.start, begin)
+        number = bisect_left(innermost, wait_start, key=attrgetter("start"))
+        while wait_start < cut.end:
+            inner = innermost[number] if number < len(innermost) else operator
+            wait_end = inner.start if wait_start <= inner.start < cut.end else cut.end
+            if begin < wait_start < wait_end:
+                yield operator._replace(start=begin, end=wait_start)
+            if wait_start < wait_end:
+                begin = wait_end
+            wait_start = inner.end if wait_end < cut.end else cut.end
+            number += 1
     if begin < operator.end or begin == operator.start:
         yield operator._replace(start=begin)
 
 
-def without_inner_work(work: Slices, marks: Iterable[Slice]) -> Slices:
-    """Return outermost operators without those that an exchange itself runs on its thread."""
+def without_inner_work(work: Slices, marks: Iterable[Slice], slices: Slices) -> Slices:
+    """Return outermost operators without those that an exchange itself runs on its own thread.
+
+    A thread that launches exchanges is the program's.
+    """
+    launching = {name for name in slices.names if name.startswith(LAUNCH)}
+    of_program = set(slices.select(slices.has_name(launching)).threads())
     exchanges_of_thread: dict[TraceThread, list[Slice]] = defaultdict(list)
     for mark in marks:
-        if mark.name.startswith(GLOO):
+        if ON_CPU.fullmatch(mark.name) and thread_of(mark) not in of_program:
             exchanges_of_thread[thread_of(mark)].append(mark)
     positions = np.flatnonzero(work.on_threads(exchanges_of_thread))
     is_inner = np.zeros(len(work), bool)

@@ -16,7 +16,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from backends.errors import BackendError
+from backends.profiling.collectives import is_communication
 from backends.profiling.kernel_names import short_names
 from backends.profiling.marks import (
     Mark,
@@ -155,9 +158,12 @@ def timeline_of(trace: Trace) -> Timeline:
     task_marks = [mark for mark in marks if parse_task(mark.name)]
     calls = outermost_calls(marks)
     gloo_exchanges = exchanges(marks, slices)
-    operators = outermost(slices.select(slices.has_category(OPERATORS)))
-    operators = without_inner_work(operators, marks)
-    operators = Slices.of(without_exchanges(without_waits(operators, slices), gloo_exchanges))
+    operators = outermost(
+        slices.select(slices.has_category(OPERATORS) & ~_of_other_libraries(slices))
+    )
+    operators = without_inner_work(operators, marks, slices)
+    operators = without_waits(operators, slices)
+    operators = Slices.of(without_exchanges(operators, gloo_exchanges, slices))
     is_by_worker = operators.on_threads({thread_of(mark) for mark in task_marks})
     by_workers, by_program = operators.select(is_by_worker), operators.select(~is_by_worker)
     on_devices = device_spans(slices, trace)
@@ -246,6 +252,14 @@ def _annotations(slices: Slices) -> tuple[Window, ...]:
     )
 
 
+def _of_other_libraries(slices: Slices) -> np.ndarray:
+    """Return which slices only hold the operators of another library's exchanges, as oneCCL's."""
+    exchanging = {name for name in slices.names if is_communication(name)}
+    if not (slices.has_name(exchanging) & slices.has_category(OPERATORS)).any():
+        return np.zeros(len(slices), bool)
+    return slices.has_name({name for name in slices.names if name.startswith("c10d::")})
+
+
 def _of_workers(
     work: Sequence[Slice], marks: Sequence[Slice], launch_time_of: Mapping[int, int]
 ) -> Iterator[Span]:
@@ -308,6 +322,8 @@ def _of_threads(work: Slices, names: Mapping[TraceThread, str]) -> Spans:
     """Return the spans of a program without verbs: each thread is a queue."""
 
     def kind(operator: str) -> SpanKind:
+        if is_communication(operator):
+            return "exchange"
         # Without marks, this is the only copy that can be recognised: to memory that was there.
         return "copy" if operator == "aten::copy_" else "compute"
 

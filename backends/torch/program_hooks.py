@@ -8,6 +8,7 @@ or with the step of its first optimizer.
 
 import os
 import sys
+import tempfile
 import threading
 import warnings
 import weakref
@@ -28,6 +29,7 @@ def hook(torch: Any, recorder: Any) -> None:
     recorder.add(profiler)
 
 
+MESSAGE_OF_THREADS = b"ERROR: External init callback must run in same thread"
 PROFILER_S_WARNINGS = r"(?s).*\(Triggered internally at \S*torch/csrc/(autograd/)?profiler"
 
 
@@ -59,6 +61,29 @@ def starting_a_profiler(torch: Any) -> Iterator[None]:
             yield
     finally:
         lazy_modules |= skipped_modules
+
+
+@contextmanager
+def without_the_message_of_threads() -> Iterator[None]:
+    """Keep from standard error that Kineto was not started by the thread that imported it.
+
+    What else is written there in the meantime follows at the end.
+    """
+    if threading.current_thread() is threading.main_thread():
+        yield
+        return
+    standard_error = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
+            written.seek(0)
+            for line in written:
+                if not line.startswith(MESSAGE_OF_THREADS):
+                    os.write(2, line)
 
 
 class TorchProfiler:
@@ -100,7 +125,7 @@ class TorchProfiler:
             self.running = self.torch.profiler.profile(
                 activities=activities, experimental_config=all_threads(self.torch)
             )
-            with starting_a_profiler(self.torch):
+            with starting_a_profiler(self.torch), without_the_message_of_threads():
                 self.running.start()
         finally:
             self.starting = False

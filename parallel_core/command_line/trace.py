@@ -18,12 +18,14 @@ from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.timeline import show_figures, show_prices
-from parallel_core.terminal.trace import show_details, show_ranks
+from parallel_core.terminal.trace import show_details, show_ranks, show_steps
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
+from parallel_core.trace_analysis.findings.jobs import of_processes
 from parallel_core.trace_analysis.findings.perfetto import write_findings
-from parallel_core.trace_analysis.findings.reasons import of_processes
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace, files_of, read_ranks, side_by_side
+
+ALSO_BEFORE = "Below, from its launch on, with what devices were still doing of the steps before:"
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -41,8 +43,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     "--communication",
     "kernels",
     type=options.Parsed(_pattern, "regex"),
-    help="Kernels whose full names hold it communicate, too: deep_ep|nvshmem|multimem. NCCL's and "
-    "RCCL's always do.",
+    help="Kernels whose full names hold it communicate, too: my_push|multimem. Those of NCCL, "
+    "RCCL, DeepEP and NVSHMEM always do.",
 )
 @click.option(
     "--step",
@@ -61,8 +63,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 @options.path(
     "--perfetto",
     "with_findings",
-    "Write it for ui.perfetto.dev, with the critical path, steps, what was hidden and why queues "
-    "were idle as tracks; FILE.gz is compressed.",
+    "Write it for ui.perfetto.dev, with steps, what was hidden and why queues were idle as tracks; "
+    "FILE.gz is compressed.",
 )
 @options.json_file
 def trace(
@@ -76,7 +78,7 @@ def trace(
 ) -> None:
     """Show what overlapped in a trace, and what did not.
 
-    It says how busy each queue was, and which operations the critical path consists of.
+    It says how busy each queue was, and what bounds the time or a step.
 
     FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler,
     mx.profiler or jax.profiler, also by your own program. Several files, or a folder of them, are
@@ -96,7 +98,7 @@ def trace(
     if len(ranks) == 1:
         (only_rank,) = ranks.values()
         timeline, document = only_rank.timeline, _as_json(only_rank)
-        show = partial(_show, only_rank, console)
+        show = partial(_show, only_rank, console, step is not None)
     else:
         summary = summary_of(ranks)
         timeline = side_by_side(ranks, bool(summary.clocks_agree))
@@ -130,13 +132,21 @@ def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:
         raise RequestError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _show(rank: RankTrace, console: Console) -> None:
-    """Print the figures and notes of a single trace."""
+def _show(rank: RankTrace, console: Console, only_step: bool = False) -> None:
+    """Print the figures and notes of a single trace; those of a step that was asked for come
+    first.
+    """
     show_sentence(f"{rank.timeline.source}: {rank.spans:,} spans", console, "bold")
+    if only_step:
+        for case in rank.figures:
+            show_steps(case, console)
+        show_sentence(ALSO_BEFORE, console, ASIDE)
     show_figures(rank.figures, console)
     show_prices(rank.prices, console)
     if len(rank.figures) == 1:
         show_details(rank.figures[0], console)
+        if not only_step:
+            show_steps(rank.figures[0], console)
     show_sentences(rank.timeline.notes, console, ASIDE, bullet="· ")
 
 

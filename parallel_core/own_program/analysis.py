@@ -11,7 +11,8 @@ from parallel_core.own_program.bounds import Waiting
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import StepFigures, step_figures, without_profiler
 from parallel_core.trace_analysis.case_spans import ALL
-from parallel_core.trace_analysis.findings.reasons import Unhidden, of_processes
+from parallel_core.trace_analysis.findings.jobs import of_processes
+from parallel_core.trace_analysis.findings.reasons import Unhidden
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
 

@@ -52,6 +52,10 @@ OVERLAP = {
 }
 NOT_RECORDED = "Nothing that ran on a device was recorded, although the program used one."
 
+HARDLY_RECORDED = (
+    "Most of the time the host waited for a device on which hardly anything was recorded."
+)
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -62,7 +66,7 @@ class Answer:
     sentences: tuple[str, str, str]
     overlap: str
     """A key of OVERLAP; `no-exchange` without one; UNKNOWN, as the next two, if no work of a
-    device was recorded.
+    device was recorded, or hardly any.
     """
     bound: str
     first: str
@@ -88,10 +92,12 @@ def answer(
     alike = zip(*(process.by_step for process in processes), strict=False)
     steps = [Parts(*map(fmean, zip(*map(astuple, same), strict=True))) for same in alike]
     account = parts.account_of(steps, taken)
-    if not any(process.queues for process in processes):
+    has_queues = any(process.queues for process in processes)
+    is_unseen = fmean(process.unseen_share for process in processes) >= MOST
+    if is_unseen or not has_queues:
         sentences = (
             _took(processes, account) + ".",
-            NOT_RECORDED,
+            HARDLY_RECORDED if has_queues else NOT_RECORDED,
             "So neither overlap nor what bounds a step is known.",
         )
         return Answer(sentences, UNKNOWN, UNKNOWN, UNKNOWN, account, slowdown)
@@ -149,16 +155,18 @@ def _hidden(
     )
     place = None if slowdown > MAX_SLOWDOWN else decide(interval, *edges)
     code = INCONCLUSIVE if place is None else codes[place]
-    exchange = seconds(fmean(process.exchange_seconds for process in exchanging))
+    exchange = f"{seconds(fmean(process.exchange_seconds for process in exchanging))} in a step"
+    exchanging_steps = max(process.exchanging_steps for process in exchanging)
+    if exchanging_steps < MOST * len(steps):
+        recording = _range([process.exchange_share for process in exchanging])
+        exchange = f"in {exchanging_steps} of {len(steps)} steps, {recording} of the recording"
+        early = None
     waited = (
         f", {percent(waiting.share)} of it waiting for each other"
         if waiting and waiting.share >= MOST
         else ""
     )
-    lay = (
-        f"{share_in_words(interval)} of the exchange ({exchange} in a step{waited}) lay under "
-        "computation"
-    )
+    lay = f"{share_in_words(interval)} of the exchange ({exchange}{waited}) lay under computation"
     if early is not None:
         lay += f", {early or 'none'} of {exchanges} launched before the backward pass was over"
         if forward := sum(process.forward_exchanges for process in exchanging):

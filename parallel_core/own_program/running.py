@@ -4,11 +4,13 @@ pass through.
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,7 +37,8 @@ PASSED_ON = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-FROM_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+UNTIL_ALL_HAVE_IT = 0.02
+"""Seconds after which a signal to a group has reached all of its processes."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +103,20 @@ def run_program(command: Sequence[str], folder: Path, warm_up: int, steps: int) 
     # An interrupt ends the program, and this process when it has reported what was recorded.
     signal.set_wakeup_fd(-1)
     process: subprocess.Popen[bytes] | None = None
+    witness = _start_witness()
 
     def pass_on(number: int, frame: FrameType | None) -> None:
+        nonlocal witness
         del frame
-        # A terminal has sent its signals to the program itself.
-        if process is not None and not (number in FROM_THE_TERMINAL and _in_foreground()):
+        # A signal to our group, as a terminal's, has reached the program itself.
+        if process is None:
+            return
+        if not _was_sent_to(witness, number):
             process.send_signal(number)
+            return
+        with witness:
+            witness.kill()
+        witness = _start_witness()
 
     # What nohup or a shell's background job ignores stays ignored, in the program, too.
     previous = {number: signal.getsignal(number) for number in PASSED_ON}
@@ -121,6 +132,28 @@ def run_program(command: Sequence[str], folder: Path, warm_up: int, steps: int) 
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+        with witness:
+            witness.kill()
+
+
+def _start_witness() -> "subprocess.Popen[bytes]":
+    """Start a process of our group that takes no signal that is passed on: there they stay pending.
+
+    It ends with this process, whose pipe it reads.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+    try:
+        return subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _was_sent_to(witness: "subprocess.Popen[bytes]", number: int) -> bool:
+    """Return whether a signal that came to us came to the witness, too, and so to our group."""
+    time.sleep(UNTIL_ALL_HAVE_IT)
+    status = Path(f"/proc/{witness.pid}/status").read_text()
+    pending = re.search(r"^ShdPnd:\s*(\w+)", status, re.MULTILINE)
+    return pending is not None and bool(int(pending[1], 16) >> (number - 1) & 1)
 
 
 def recorded_in(folder: Path) -> tuple[Recorded, ...]:
@@ -145,8 +178,9 @@ def why_incomplete(processes: Sequence[Recorded], warm_up: int, steps: int) -> s
         return f"the recorder could not hook {failures[0]}"
     if not processes:
         return (
-            "nothing was recorded: no Python process of the program imported torch, jax or mxnet "
-            "(-I, -E and -S forbid it)"
+            "nothing was recorded: no Python process of the program imported torch, jax or mxnet, "
+            "or the recorder was kept out (by python -I, -E or -S, or an emptied environment as of "
+            "env -i)"
         )
     furthest = max(processes, key=lambda one: (one.steps_recorded, one.steps_seen))
     seen, recorded = furthest.steps_seen, furthest.steps_recorded
@@ -187,11 +221,3 @@ def end_as(status: int) -> int:
     sys.stderr.flush()
     os.kill(os.getpid(), number)
     return 128 + number
-
-
-def _in_foreground() -> bool:
-    try:
-        with Path("/dev/tty").open("rb", buffering=0) as terminal:
-            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except OSError:
-        return False

@@ -2,7 +2,6 @@
 `profile` asks.
 """
 
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
@@ -22,17 +21,19 @@ from parallel_core.trace_analysis.case_spans import (
     union,
 )
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
-from parallel_core.trace_analysis.findings.passes import BACKWARD, KEEPING
+from parallel_core.trace_analysis.findings.jobs import BETWEEN_TWO
+from parallel_core.trace_analysis.findings.passes import BACKWARD, KEEPING, OF_GRADIENTS
 from parallel_core.trace_analysis.findings.reasons import Unhidden
 from parallel_core.trace_analysis.interference import Price, interference
 from parallel_core.trace_analysis.parts import Parts
 from parallel_core.trace_analysis.steps.figures import first_steps
 from parallel_core.trace_analysis.steps.pauses import Pause
+from parallel_core.trace_analysis.waits import waits_for_nothing
 
 LOADING = "enumerate(DataLoader)#"
 """How PyTorch annotates the time in which a program waits for its next batch."""
-BETWEEN_TWO = re.compile(r"gloo:(?:send|recv)|nccl:(?:send|recv)|\w*SendRecv")
-"""How the operators are called that take from one process, or give to one."""
+LEFT_OVER = 0.1
+"""Of a forward pass: what has ended when less of it is computed is of the step before."""
 MAX_OPERATORS = 3
 
 
@@ -66,6 +67,10 @@ class StepFigures:
     hidden_copy_share: float | None
     """The share of a step's copying under which some queue computed; None without a copy."""
     exchanges: int
+    exchanging_steps: int
+    """In how many of the steps there was any."""
+    exchange_share: float
+    """How long it exchanged, whatever ran meanwhile, as a share of the recorded time."""
     early_exchanges: int | None
     """How many were launched before an operator of the backward pass: these can hide under it; None
     if no operator is known as one of that pass.
@@ -93,6 +98,10 @@ class StepFigures:
     """How many of the early exchanges were launched before their step's backward pass began: these
     can hide under the forward pass. 0 if the program marks no steps.
     """
+    unseen_share: float = 0.0
+    """The share of the recorded time in which the host waited for a device on which hardly anything
+    was recorded.
+    """
     is_without_profiler: bool = False
     """Whether the parts are those of a step without the profiler."""
 
@@ -116,6 +125,8 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     loads = [(one.start, one.end) for one in timeline.annotations if one.name.startswith(LOADING)]
     loading = clip(union(np.array(loads, dtype=np.int64)), case.start, case.end)
     operators = [one for one in figures.operations if one.kind == "compute"]
+    unseen = waits_for_nothing(timeline)
+    early, forward = _early_exchanges(case.spans, marks)
     all_computing = sum(one.seconds for one in operators)
     return StepFigures(
         steps=steps,
@@ -134,8 +145,10 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         copy_seconds=whole.copy_seconds / steps,
         hidden_copy_share=whole.hidden_copy_share,
         exchanges=int(case.of_kind("exchange").sum()),
-        early_exchanges=_early_exchanges(case.spans, marks),
-        forward_exchanges=_forward_exchanges(case.spans, marks),
+        exchanging_steps=sum(step.exchange_seconds > 0 for step in by_step),
+        exchange_share=whole.exchange_seconds / seconds,
+        early_exchanges=early,
+        forward_exchanges=forward,
         between_two_share=_between_two_share(case),
         loading_share=in_seconds(total_length(loading)) / seconds,
         operators=tuple(
@@ -146,6 +159,7 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         unhidden=figures.unhidden,
         interference=interference((case,)),
         launching_share=_launching_share(figures),
+        unseen_share=0.0 if unseen is None else unseen.seconds / seconds,
     )
 
 
@@ -187,7 +201,7 @@ def _launching_share(figures: CaseFigures) -> float:
 
 def _between_two_share(case: CaseSpans) -> float:
     spans, exchanges = case.spans, case.of_kind("exchange")
-    named = np.array([BETWEEN_TWO.match(name) is not None for name in spans.operators], bool)
+    named = np.array([BETWEEN_TWO.search(name) is not None for name in spans.operators], bool)
     whole = int(case.lengths[exchanges].sum())
     between_two = exchanges & named[spans.operator_of]
     return int(case.lengths[between_two].sum()) / whole if whole else 0.0
@@ -208,45 +222,48 @@ def _queue_shares(case: CaseSpans, times: Sequence[tuple[int, int]]) -> dict[Que
     return found
 
 
-def _forward_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> int:
-    """Count the exchanges that were launched before the first operator of their step's backward
-    pass began.
-    """
-    backward = [span.start for span in spans if span.kind != "exchange" and _is_backward(span)]
-    launches = [_launch_of(span) for span in spans if span.kind == "exchange"]
-    count = 0
-    for step in steps:
-        first = min((start for start in backward if step.start <= start < step.end), default=0)
-        count += sum(step.start <= time < first for time in launches)
-    return count
-
-
 def _launch_of(span: Span) -> int:
     return span.start if span.launched is None else span.launched
 
 
-def _early_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> int | None:
+def _early_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> tuple[int | None, int]:
     """Count the exchanges that were launched before the last operator of their step's backward pass
-    began; None if no operator is known as one of that pass.
+    began, and those of them that were before its first one; None if no operator is known as one of
+    that pass.
 
     Without steps those count after whose launch the next operator is one of the backward pass.
     """
     # Of a GPU's program the operators are the host's, and the kernels run later.
     kind = "host" if any(span.kind == "host" for span in spans) else "compute"
     operators = [span for span in spans if span.kind == kind and span.operator != KEEPING]
-    launches = [_launch_of(span) for span in spans if span.kind == "exchange"]
+    exchanges = [span for span in spans if span.kind == "exchange"]
     if not any(map(_is_backward, spans)):
-        return None
+        return None, 0
     backward = [span.start for span in operators if _is_backward(span)]
     if not steps:
+        launches = map(_launch_of, exchanges)
         places = (bisect_right(operators, time, key=lambda span: span.start) for time in launches)
         following = (operators[place] for place in places if place < len(operators))
-        return sum(map(_is_backward, following))
-    early = 0
+        return sum(map(_is_backward, following)), 0
+    early = forward = 0
     for step in steps:
-        last = max((start for start in backward if step.start <= start < step.end), default=0)
-        early += sum(step.start <= time < last for time in launches)
-    return early
+        in_pass = [start for start in backward if step.start <= start < step.end]
+        first, last = min(in_pass, default=0), max(in_pass, default=0)
+        before = [span for span in spans if step.start <= _launch_of(span) < first]
+        forward_pass = [span for span in before if span.kind == "compute"]
+        for exchange in exchanges:
+            launch = _launch_of(exchange)
+            if step.start <= launch < last and not _is_left_over(exchange, forward_pass):
+                early += 1
+                forward += launch < first
+    return early, forward
+
+
+def _is_left_over(exchange: Span, forward_pass: Sequence[Span]) -> bool:
+    """Return whether an exchange of gradients or weights ended before a forward pass computed."""
+    computed = sum(span.end - span.start for span in forward_pass if span.end <= exchange.end)
+    whole = sum(span.end - span.start for span in forward_pass)
+    return OF_GRADIENTS.search(exchange.name) is not None and computed < LEFT_OVER * whole
 
 
 def _is_backward(span: Span) -> bool:

@@ -14,6 +14,9 @@ BYTES_OF_UNIT = {unit.lower(): factor for unit, factor in UNITS.items()}
 CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
 CONTROLS[0x7F] = 0x2421
 CONTROLS.update(dict.fromkeys(range(0x80, 0xA0), 0xFFFD))
+# What ends a line, and what turns the direction of a text, which then reads as another one.
+CONTROLS.update(dict.fromkeys((0x61C, 0x200E, 0x200F, 0x2028, 0x2029), 0xFFFD))
+CONTROLS.update(dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD))
 """The symbols that show control characters."""
 SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)\s*")
 RANGE_FACTOR = 4

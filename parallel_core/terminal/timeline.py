@@ -1,14 +1,13 @@
-"""Print a timeline: its figures in tables and lines, and the clock's beside them."""
+"""Print a timeline: its figures in tables and lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from backends.profiling import HOST_DEVICE
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent, seconds
-from parallel_core.terminal.console import ASIDE, DOUBTFUL
 from parallel_core.terminal.layout import (
     busiest,
     count_rest,
@@ -17,10 +16,9 @@ from parallel_core.terminal.layout import (
     show_table,
     table_of,
 )
-from parallel_core.trace_analysis.critical_path import PathCauses, PathPart
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.interference import Beside, Price
-from parallel_core.trace_analysis.profiling_run import DISPATCH, SECONDS, Agreement
+from parallel_core.trace_analysis.parts import bounds_in_words
 
 BESIDE: Mapping[Beside, str] = {
     "anything": "beside other operations",
@@ -30,12 +28,8 @@ BESIDE: Mapping[Beside, str] = {
 }
 NOTHING = "–"
 """The text of a cell without a figure."""
-MAX_PATH_PARTS = 3
-"""The most parts of a critical path that are named; the others are added up."""
 MAX_FULL_CASES = 3
 """The most cases that are all printed in full, if none of them is the main one."""
-MIN_SHARE = 0.005
-"""The smallest share of a critical path that is not written as 0 %."""
 
 
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:
@@ -117,7 +111,7 @@ def _overlap_line(what: str, whole: float, hidden: float, under: str) -> str:
 
 
 def _case_lines(case: CaseFigures) -> Iterator[str]:
-    """Yield sentences on the overlap, the critical path, and the waits of a case.
+    """Yield sentences on the overlap, what bounds a case, and its waits.
 
     There are none if the profiler slowed the case down: they would be about the profiler.
     """
@@ -134,10 +128,9 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
         yield _overlap_line("copying", parts.copy_seconds, hidden, "computation")
     for unhidden in case.unhidden:
         yield unhidden.in_words
-    if case.critical_path.parts:
-        yield f"critical path: {_path(case)}"
-        if causes := case.critical_path.causes:
-            yield f"what bounds it: {_causes(causes, case.critical_path.seconds)}"
+    if parts.seconds:
+        has_host = any(queue.device == HOST_DEVICE for queue in case.queues)
+        yield f"what bounds it: {bounds_in_words(parts, has_host)}"
     if waits := case.waits:
         median = seconds(waits.median_seconds)
         percentile_90 = seconds(waits.percentile_90_seconds)
@@ -172,110 +165,6 @@ def show_prices(prices: Sequence[Price], console: Console) -> None:
     )
 
 
-def show_agreements(
-    agreements: Sequence[Agreement], console: Console, main: str | None = None, asked: str = SECONDS
-) -> None:
-    """Print the same quantities by the trace and by the clock, and why they differ if they do.
-
-    A quantity that every case has, such as its time, is listed only for the case called `main`: the
-    time, and the metric that the experiment `asked` for. Of the others, the number that agree is
-    printed.
-    """
-    in_table: list[Agreement] = []
-    others: list[Agreement] = []
-    for agreement in agreements:
-        every_case_has_it = agreement.quantity in (SECONDS, DISPATCH)
-        is_main = agreement.case == main and agreement.quantity in (SECONDS, asked)
-        if is_main or not every_case_has_it:
-            in_table.append(agreement)
-        else:
-            others.append(agreement)
-    if in_table:
-        show_table(_agreements_table(in_table), console)
-    for agreement in in_table:
-        if not agreement.agree:
-            sentence = f"“{agreement.case}”: {agreement.sentence}"
-            show_sentence(sentence, console, DOUBTFUL, bullet="! ")
-    if others:
-        agreeing = [other for other in others if other.agree and not other.too_noisy]
-        show_sentence(
-            f"Of the other times, and shares of them after which control returned, "
-            f"{len(agreeing)} of {len(others)} agree within the noise.",
-            console,
-            ASIDE,
-        )
-
-
-def _agreements_table(agreements: Sequence[Agreement]) -> Table:
-    """Return the table of quantities by the trace and by the clock."""
-    table = table_of("", "case", "quantity", "trace", "clock", "noise", "verdict")
-    table.columns[1].justify = "left"
-    table.columns[1].no_wrap = True
-    for agreement in agreements:
-        values = (agreement.by_trace, agreement.by_clock, agreement.noise)
-        if agreement.quantity == SECONDS:
-            by_trace, by_clock, noise = (seconds(value) for value in values)
-        else:
-            by_trace, by_clock, noise = (figure(round(value, 3)) for value in values)
-        verdict: str | Text = "too noisy" if agreement.too_noisy else "agree"
-        if not agreement.agree:
-            verdict = Text("differ", DOUBTFUL)
-        names = (agreement.case, agreement.quantity)
-        table.add_row(*names, by_trace, by_clock, f"± {noise}", verdict)
-    return table
-
-
 def _percent_or_dash(share: float | None) -> str:
     """Write a share in percent; a dash if it is not known."""
     return NOTHING if share is None else percent(share)
-
-
-def _causes(causes: PathCauses, seconds: float) -> str:
-    """Write the shares of a critical path's seconds by their causes, the largest first."""
-    parts = {
-        "computation": causes.compute_seconds,
-        "copies": causes.copy_seconds,
-        "collectives": causes.exchange_seconds,
-        "the host": causes.host_seconds,
-        "returning from waits": causes.waiting_seconds,
-        "delays from launch to start": causes.launch_delay_seconds,
-        "delays between operations": causes.queue_delay_seconds,
-    }
-    shares = {name: part / seconds for name, part in parts.items()}
-    largest_first = sorted(shares, key=shares.__getitem__, reverse=True)
-    shown = [name for name in largest_first if shares[name] >= MIN_SHARE]
-    return listed([f"{percent(shares[name])} {name}" for name in shown])
-
-
-def _length(parts: Sequence[PathPart]) -> str:
-    """Write the share that each of a critical path's parts takes; the longest part is the first."""
-    longest, shortest = percent(parts[0].share), percent(parts[-1].share)
-    if parts[0].share < MIN_SHARE:
-        return f"less than {percent(MIN_SHARE)} each"
-    if len(parts) == 1:
-        return longest
-    if longest == shortest:
-        return f"{longest} each"
-    return f"at most {longest} each"
-
-
-def _path(case: CaseFigures) -> str:
-    """Write the longest parts of a case's critical path, the sum of the others, and idle time."""
-    path = case.critical_path
-    parts = [part for part in path.parts[:MAX_PATH_PARTS] if part.share >= MIN_SHARE]
-    written = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in parts]
-    others = path.parts[len(parts) :]
-    share_of_others = sum(part.share for part in others)
-    share_of_short = sum(part.share for part in others if part.share < MIN_SHARE)
-    if share_of_short < MIN_SHARE:
-        # Short parts count only if they matter together: they may be all that there is.
-        others = tuple(part for part in others if part.share >= MIN_SHARE)
-    if share_of_others >= MIN_SHARE:
-        noun = "name" if len(others) == 1 else "names"
-        if written:
-            noun = f"other {noun}"
-        share = percent(share_of_others)
-        written.append(f"{share} in {len(others):,} {noun} of {_length(others)}")
-    if path.idle_share >= MIN_SHARE:
-        written.append(f"{percent(path.idle_share)} idle")
-    return listed(written)

@@ -4,6 +4,7 @@ steps, and several ranks side by side.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table
@@ -26,6 +27,8 @@ NOTHING = "–"
 """The text of a cell without a figure."""
 MAX_ROWS = 6
 """The most operations or steps that are listed; the JSON has all of them."""
+FEW = 0.5
+"""What happens in a smaller share of the steps is not seen in the median step."""
 WAITS = (
     "waiting for the host to launch, from kernel to kernel, for other queues; operations "
     "launched and not begun"
@@ -40,7 +43,7 @@ IN_WORDS = {
 
 
 def show_details(case: CaseFigures, console: Console) -> None:
-    """Print tables of a case's devices, queues, longest operations and steps, and unusual steps."""
+    """Print tables of a case's devices, queues and longest operations."""
     if case.devices:
         show_table(_devices_table(case), console)
     if case.queue_lengths:
@@ -48,6 +51,10 @@ def show_details(case: CaseFigures, console: Console) -> None:
         show_sentence(WAITS, console, ASIDE)
     if case.operations:
         show_table(_operations_table(case), console)
+
+
+def show_steps(case: CaseFigures, console: Console) -> None:
+    """Print a table of a case's steps if they are few, and sentences on them."""
     if case.steps is not None:
         if len(case.steps.steps) <= MAX_ROWS:
             show_table(_steps_table(case.steps), console)
@@ -138,6 +145,10 @@ def _steps_lines(steps: StepsFigures) -> Iterator[str]:
     if account is not None:
         time = f"{account.seconds_in_words} in the median of {account.steps}"
         yield f"a step takes {time}: {account.shares_in_words}"
+        exchanging = [step for step in steps.steps if step.parts.exchange_seconds]
+        if 0 < len(exchanging) < FEW * len(steps.steps):
+            time = seconds(fmean(step.parts.exchange_seconds for step in exchanging))
+            yield f"{len(exchanging)} of {len(steps.steps)} steps exchange, for {time} each"
     if steps.pause is not None:
         yield steps.pause.in_words
     quantities_by_step: dict[str, list[str]] = defaultdict(list)

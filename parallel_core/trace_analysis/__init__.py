@@ -1,3 +1,1 @@
-"""What is computed from a timeline: how busy each queue was, what overlapped, the critical path;
-beside the clock.
-"""
+"""What is computed from a timeline: how busy queues were, what overlapped, what bounds a step."""

@@ -30,6 +30,9 @@ MAX_SLOWDOWN = 1.3
 """From this ratio to the time without the profiler on, a picture is the profiler's: nothing is
 divided by it.
 """
+NONE = -1
+"""Stands for the place of a span or a call where there is none."""
+EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 NO_INTERVALS = np.zeros((0, 2), np.int64)
 UNITS = (1000, 100, 10)
 """Nanoseconds: in which units a trace's times may be whole. MXNet and PyTorch before 2.3 write

@@ -34,7 +34,6 @@ from parallel_core.trace_analysis.case_spans import (
     total_length,
     union,
 )
-from parallel_core.trace_analysis.critical_path import PathSummary, path_summary
 from parallel_core.trace_analysis.devices import (
     KERNEL_DELAY,
     DeviceFigures,
@@ -133,7 +132,6 @@ class CaseFigures:
     """When the host had done all but the case's last wait, counted from its first launch."""
     dispatch_fraction: float | None
     """The same as a share of the whole."""
-    critical_path: PathSummary
     collective_seconds: float
     """How long a device ran kernels of communication libraries, all devices added up."""
     hidden_collective_seconds: float
@@ -183,8 +181,6 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
     Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count as
     kernel waits.
     """
-    # It needs the most memory, so it comes first.
-    critical_path = path_summary(case)
     division = Division.of(case)
     compute = total_length(division.working)
     communication = total_length(union(division.exchanging, division.copying))
@@ -218,7 +214,6 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         waits=_launch_waits(case),
         control_returned_seconds=None if returned is None else in_seconds(returned),
         dispatch_fraction=dispatch_fraction,
-        critical_path=critical_path,
         collective_seconds=collective,
         hidden_collective_seconds=hidden_collective,
         hidden_collective_share=hidden_collective / collective if collective else None,
@@ -267,7 +262,7 @@ def _waits_in_calls(case: CaseSpans) -> dict[Queue, np.ndarray]:
     calls = case.host_calls
     if calls is None:
         return {}
-    waits = np.flatnonzero(calls.roles >= ROLES.index("wait for a device"))
+    waits = np.flatnonzero(calls.roles == ROLES.index("wait"))
     waits_of_threads = {}
     for same_thread in groups_of(calls.queue_of[waits]):
         on_thread = waits[same_thread]

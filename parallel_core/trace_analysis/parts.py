@@ -1,8 +1,10 @@
 """What a time consists of, and the median step's parts with intervals: `trace` and `profile` read
 both here.
 
-The parts of a time sum to it: some queue computes; none does, but one exchanges; neither, but one
-copies; nothing runs. What copies within a device is that device's work, and no transfer.
+The parts of a time sum to it. At each instant the first that holds counts: some queue computes; one
+exchanges; one copies; nothing runs. Of the time in which nothing runs, the part is known in which
+the host stood in a call that waits: in the rest it launches, or does not, as Python pleases. What
+copies within a device is that device's work, and no transfer.
 
 An exchange is hidden by what the same device computes: that another one computes meanwhile does not
 help the one that waits. A copy is hidden by what any device computes.
@@ -26,18 +28,22 @@ from parallel_core.trace_analysis.case_spans import (
     ALL,
     NO_INTERVALS,
     CaseSpans,
+    gaps,
     groups_of,
     intersection,
     lengths_within,
     union,
 )
 from parallel_core.trace_analysis.devices import FILLS, WITHIN_A_DEVICE, named
+from parallel_core.trace_analysis.waits import blocked_times
 
 PARTS = ("compute_seconds", "exposed_exchange_seconds", "exposed_copy_seconds", "idle_seconds")
 """Those that sum to the whole."""
 WORDS: Mapping[str, str] = dict(
     zip(PARTS, ("computing", "exchange only", "copies only", "waiting"), strict=True)
 )
+LEAST = 0.005
+"""A smaller share would be written as 0 %, and is left out."""
 Formula: TypeAlias = Callable[[dict[str, Any]], Any]
 """What follows from the medians of the steps' parts, element by element."""
 
@@ -59,6 +65,8 @@ class Parts:
     """How much of that lay under the same device's computation."""
     copy_seconds: float
     hidden_copy_seconds: float
+    blocked_seconds: float = 0.0
+    """How much of the idle time the host stood in a call that waits for a device."""
 
     @property
     def hidden_exchange_share(self) -> float | None:
@@ -71,6 +79,22 @@ class Parts:
     def hidden_copy_share(self) -> float | None:
         """The share of the copying that lay under computation; None without a copy."""
         return self.hidden_copy_seconds / self.copy_seconds if self.copy_seconds else None
+
+
+def bounds_in_words(parts: Parts, has_host: bool) -> str:
+    """Write the shares of what bounds a time; without the host's calls, who is waited for is not
+    known.
+    """
+    launching = parts.idle_seconds - parts.blocked_seconds
+    waiting = {"the host launches": launching, "a blocking call": parts.blocked_seconds}
+    bounds = {
+        "computing": parts.compute_seconds,
+        "exchange only": parts.exposed_exchange_seconds,
+        "copies only": parts.exposed_copy_seconds,
+        **(waiting if has_host else {"waiting": parts.idle_seconds}),
+    }
+    shares = {name: taken / parts.seconds for name, taken in bounds.items()}
+    return listed([f"{percent(share)} {name}" for name, share in shares.items() if share >= LEAST])
 
 
 NAMES = tuple(field.name for field in fields(Parts))
@@ -220,21 +244,26 @@ class Division(NamedTuple):
     exchanging_of_devices: tuple[np.ndarray, ...]
     """Of each device that exchanges; the next likewise."""
     hidden_exchanging_of_devices: tuple[np.ndarray, ...]
+    blocked: np.ndarray
+    """When nothing ran, and the host stood in a call that waits."""
 
     @classmethod
     def of(cls, case: CaseSpans) -> "Division":
         """Return what divides the time of a case."""
         working, exchanging, copying, computing = times_of(case)
         exchanges = exchanges_by_device(case)
+        busy = union(working, exchanging, copying)
+        idle = gaps(busy, case.start, case.end)
         return cls(
             working=working,
-            busy=union(working, exchanging, copying),
+            busy=busy,
             exchanging=exchanging,
             exchanging_beside_work=intersection(exchanging, working),
             copying=copying,
             hidden_copying=intersection(copying, computing),
             exchanging_of_devices=tuple(device.exchanging for device in exchanges),
             hidden_exchanging_of_devices=tuple(device.hidden for device in exchanges),
+            blocked=intersection(blocked_times(case), idle),
         )
 
     def parts(self, times: Sequence[tuple[int, int]]) -> tuple[Parts, ...]:
@@ -255,6 +284,7 @@ class Division(NamedTuple):
             within(*self.hidden_exchanging_of_devices),
             within(self.copying),
             within(self.hidden_copying),
+            within(self.blocked),
         )
         devices = max(len(self.exchanging_of_devices), 1)
         rows = zip(*(column.tolist() for column in columns), strict=True)
@@ -271,6 +301,7 @@ def _parts(
     hidden_exchange: int,
     copy: int,
     hidden_copy: int,
+    blocked: int,
 ) -> Parts:
     """Return the parts of a time; exchanges are sums over some devices."""
     return Parts(
@@ -283,6 +314,7 @@ def _parts(
         hidden_exchange_seconds=in_seconds(hidden_exchange) / devices,
         copy_seconds=in_seconds(copy),
         hidden_copy_seconds=in_seconds(hidden_copy),
+        blocked_seconds=in_seconds(blocked),
     )
 
 

@@ -1,15 +1,11 @@
 """Repeat a result's cases once under the framework's own profiler, after everything that is
 reported was timed.
 
-What its trace adds to the result is whether trace and clock agree within the noise, and how
-efficient it was. The clock's figures come from timed repetitions without a profiler; the trace's
-come from one repetition under it. The noise of a quantity that is computed from several cases'
-times is propagated from theirs: each time is changed by its noise, one at a time, and the changes
-are added as squares, as independent errors are.
+Counts are answered from such a trace, metrics by the clock: where the two contradict each other,
+the counts' own words say so.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -18,41 +14,17 @@ from tempfile import TemporaryDirectory
 from backends import Backend
 from backends.profiling import Timeline, case_text, run_profiler
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.runner.formulas import Formula, Times
 from parallel_core.experiments.workloads import BESIDE
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import without_garbage_collection
-from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.errors import MeasurementError
-from parallel_core.system.formatting import engine_in_words, figure, percent, seconds
+from parallel_core.system.formatting import engine_in_words, figure, percent
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.trace_files import read_timeline
 
 MAX_PROFILED_CASES = 8
 """If a result has more, only the cases that a comparison shows, and their parts, are repeated."""
-
-SECONDS, DISPATCH = "seconds", "dispatch_fraction"
-COMPARED: Mapping[tuple[str, str], str] = {
-    ("run and copy together", "overlap_efficiency"): "hidden_of_shorter",
-    ("together the book's way", "book_overlap_efficiency"): "hidden_of_shorter",
-    # A device with several workers counts once, in isolation as together.
-    ("on all together", "parallel_speedup"): "devices_at_once",
-}
-"""By case and metric, the figure of the case that says the same by the trace."""
-CAUSES: Mapping[str, str] = {
-    SECONDS: "Calls take longer under the profiler; a trace lacks what Python did before its first "
-    "call and after its "
-    "last, and may be incomplete.",
-    DISPATCH: "Launching takes longer under the profiler; Python was busy before its first call or "
-    "after its last.",
-}
-"""By quantity, what may make trace and clock differ."""
-CAUSE = (
-    "Operations that slow each other down overlap and save no time; time that single parts "
-    "were idle is saved."
-)
-"""The same, of metrics."""
 
 
 @dataclass(frozen=True)
@@ -63,43 +35,6 @@ class Profile:
 
     timeline: Timeline
     seconds: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """One quantity of one case, by trace and by clock. They may differ by `noise`, in the same
-    unit, by chance.
-    """
-
-    case: str
-    quantity: str
-    by_trace: float
-    by_clock: float
-    noise: float
-
-    @property
-    def agree(self) -> bool:
-        """Whether the two differ by no more than the noise."""
-        return abs(self.by_trace - self.by_clock) <= self.noise
-
-    @property
-    def too_noisy(self) -> bool:
-        """Whether the noise is as large as the time itself, or as any share: then nothing can
-        disagree.
-        """
-        whole = 0.0 if self.quantity == SECONDS else 1.0
-        return self.noise >= max(abs(self.by_trace), abs(self.by_clock), whole)
-
-    @property
-    def sentence(self) -> str:
-        """What is said if the two do not agree."""
-        write = seconds if self.quantity == SECONDS else figure
-        trace, clock, noise = map(write, (self.by_trace, self.by_clock, self.noise))
-        apart = (
-            f"{self.quantity} {trace} by the trace, {clock} by the clock, more apart than the "
-            f"noise (± {noise})."
-        )
-        return f"{apart} {CAUSES.get(self.quantity, CAUSE)}"
 
 
 def profile(backend: Backend, result: Result) -> Profile:
@@ -150,24 +85,6 @@ def seconds_unprofiled(result: Result) -> float:
     return sum(2 * case.repeats * median(case.seconds) for case in cases)
 
 
-def agreements(result: Result, figures: Sequence[CaseFigures]) -> tuple[Agreement, ...]:
-    """Compare the clock's figures with the trace's: the experiment's own first, then each case's
-    time and dispatch.
-
-    Cases that only one side has are left out; so is the dispatch of cases that run several times
-    within one timing, because control returns several times in them.
-    """
-    by_trace = {traced.case: traced for traced in figures if traced.seconds > 0}
-    cases = {case.name: case for case in result.cases}
-    of_metrics: list[Agreement] = []
-    of_cases: list[Agreement] = []
-    for name, case in cases.items():
-        if name in by_trace:
-            of_metrics += _of_metrics(case, by_trace[name], result, cases)
-            of_cases += _of_case(case, by_trace[name])
-    return *of_metrics, *of_cases
-
-
 def overhead(result: Result, profiled: Mapping[str, float]) -> str:
     """Say how long profiled repetitions took beside the medians without, both by the clock."""
     ratios = [
@@ -177,26 +94,6 @@ def overhead(result: Result, profiled: Mapping[str, float]) -> str:
     ]
     basis = "one case" if len(ratios) == 1 else f"median of {len(ratios)} cases"
     return f"Under the profiler it took {median(ratios):.2f} × its time without ({basis})."
-
-
-def propagated(formula: Formula, times: Mapping[str, float], noises: Mapping[str, float]) -> float:
-    """Return the noise of what a formula gives of cases' times; the noise of each time is a share
-    of it.
-
-    The last of the times is that of a case whose parts are the others.
-    """
-    parts = tuple(times)[:-1]
-    cases = {name: Case(name, (), (), parts=parts) for name in times}
-
-    def value(changed_times: Mapping[str, float]) -> float:
-        return float(formula(Times(lambda name, _: changed_times[name], cases)))
-
-    half_changes = []
-    for name, noise in noises.items():
-        longer = value({**times, name: times[name] * (1 + noise)})
-        shorter = value({**times, name: times[name] * (1 - noise)})
-        half_changes.append((longer - shorter) / 2)
-    return math.hypot(*half_changes)
 
 
 def about_efficiency(case: CaseFigures) -> str:
@@ -240,46 +137,3 @@ def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
         chosen = repeatable[-MAX_PROFILED_CASES:]
     note = f"{len(chosen)} of {len(repeatable)} cases were repeated under the profiler"
     return chosen, (note,)
-
-
-def _of_metrics(
-    case: Case, traced: CaseFigures, result: Result, cases: Mapping[str, Case]
-) -> Iterator[Agreement]:
-    """Compare the metrics of an experiment that a case's trace has, too."""
-    used = (*case.parts, case.name)
-    if any(part not in cases for part in used):
-        return
-    medians = {part: cases[part].median for part in used}
-    # The noise may reach the whole median, and a time of 0 has no speedup.
-    noises = {part: min(_noise(cases[part]), 0.99) for part in used}
-    for (name, metric), figure_name in COMPARED.items():
-        if name != case.name or metric not in result.metrics:
-            continue
-        by_trace, by_clock = getattr(traced, figure_name), result.metrics[metric]
-        formula = EXPERIMENTS[result.experiment].metric_named(metric).formula
-        if by_trace is not None and math.isfinite(by_clock) and formula is not None:
-            noise = propagated(formula, medians, noises)
-            yield Agreement(name, metric, by_trace, by_clock, noise)
-
-
-def _of_case(case: Case, traced: CaseFigures) -> Iterator[Agreement]:
-    """Compare a case's time and, if it runs once within a timing, its dispatch."""
-    by_clock = case.median * case.share
-    by_trace = traced.seconds / case.repeats
-    yield Agreement(case.name, SECONDS, by_trace, by_clock, _noise(case) * by_clock)
-    if traced.dispatch_fraction is None or case.repeats != 1:
-        return
-    if len(case.dispatch_seconds) != len(case.seconds):
-        return
-    shares = []
-    for dispatched, done in zip(case.dispatch_seconds, case.seconds, strict=True):
-        shares.append(dispatched / done)
-    # Both are shares of the same time, and so is the noise.
-    noise = max((max(shares) - min(shares)) / 2, MIN_NOISE)
-    share = case.dispatch_median / case.median
-    yield Agreement(case.name, DISPATCH, traced.dispatch_fraction, share, noise)
-
-
-def _noise(case: Case) -> float:
-    """Return by what share of it a case's time may differ by chance."""
-    return max(case.spread, MIN_NOISE)

@@ -21,7 +21,6 @@ from backends.profiling.collectives import (
     check_one_rank,
     collectives_of,
     job_of,
-    named_like_collectives,
     with_communication,
 )
 from backends.profiling.perfetto import OWN_KEY, write_timeline
@@ -38,9 +37,8 @@ from parallel_core.trace_analysis.steps.figures import (
     launched_in,
     numbered_step,
     only_step,
-    step_windows,
 )
-from parallel_core.trace_analysis.steps.pauses import unrecorded_time
+from parallel_core.trace_analysis.trust import notes_of
 
 ENDINGS = (".json", ".json.gz")
 RECORDINGS = "plugins/profile/*"
@@ -56,8 +54,6 @@ WHOLE_STEPS = "parallel_core_whole_steps"
 """The key under which what `profile` recorded states how many steps are whole: it may have ended in
 one.
 """
-LEAST_NANOSECONDS, FEWEST_SPANS = 10, 20
-"""No recording of this many operations has less time for each: a launch takes 100 times that."""
 
 
 @dataclass(frozen=True)
@@ -289,10 +285,7 @@ def _read_rank(
     timeline = _to_last_step(whole_timeline, trace)
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
-    notes = [*timeline.notes, *named_like_collectives(timeline), *_other_unit(whole_timeline)]
-    if not timeline.cases and not step_windows(timeline.annotations):
-        notes += unrecorded_time(timeline)
-    timeline = replace(timeline, notes=tuple(notes))
+    timeline = replace(timeline, notes=(*timeline.notes, *notes_of(timeline)))
     spans = timeline.columns
     if step is not None:
         with _naming(file, "cannot be cut"):
@@ -327,17 +320,6 @@ def _read_rank(
     del trace
     figures = tuple(figures_of(case, kernel_delay) for case in cases)
     return replace(rank_trace, figures=figures, prices=interference(cases))
-
-
-def _other_unit(timeline: Timeline) -> Iterator[str]:
-    """Yield a note if operations are so short that the file's times are not in microseconds."""
-    spans = timeline.columns
-    took = int(spans.ends.max()) - int(spans.starts.min())
-    if len(spans) >= FEWEST_SPANS and took < LEAST_NANOSECONDS * len(spans):
-        yield (
-            f"{len(spans):,} operations took {took:,} ns together: the file's times are probably "
-            "not in microseconds, as the format has them, and all times here are too short."
-        )
 
 
 def _origin(trace: Trace, timeline: Timeline) -> int | None:

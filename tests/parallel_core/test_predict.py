@@ -12,7 +12,7 @@ import pytest
 import parallel_core
 from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.trace_analysis.prediction import Prediction, Question, predict
+from parallel_core.experiments.prediction import Prediction, Question, predict
 from tests.conftest import RunProgram, RunPython
 
 SMALL: dict[str, Any] = {"backend": "numpy", "size": 16, "rounds": 3}

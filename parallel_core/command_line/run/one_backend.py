@@ -19,7 +19,7 @@ from parallel_core.command_line.run.resources import arguments_of, files_of_reso
 from parallel_core.comparison.storage import reason_path
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.declaration import shown_case
-from parallel_core.experiments.runner.guess import Guess, check_guess, judge, what_is_guessed
+from parallel_core.experiments.runner.guess import Guess, asked_for, judge
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
@@ -30,7 +30,7 @@ from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.progress import measurement_progress
 from parallel_core.terminal.result import show, show_again, show_answer
-from parallel_core.terminal.timeline import show_agreements, show_figures, show_prices
+from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.trace_analysis import profiling_run
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import timeline_figures
@@ -122,7 +122,7 @@ def _check_request(experiment: Experiment, values: Mapping[str, Any]) -> Rendezv
         )
     guess = values["guess"]
     if guess is not None:
-        check_guess(guess, what_is_guessed(guess, experiment))
+        asked_for(guess, experiment)
     is_profiled = values["trace_path"] or values["timeline_path"]
     rendezvous = check_job(experiment.name, values["backend"])
     if rendezvous is not None and is_profiled:
@@ -226,7 +226,7 @@ def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess
     document = result.as_json()
     judged = None
     if guess is not None:
-        judged = judge(guess, what_is_guessed(guess, experiment), result)
+        judged = judge(*asked_for(guess, experiment), result)
         document["guess"] = judged.as_json()
     # Files are written first: printing fails if the reader of a pipe leaves early. The result is
     # shown even if a disk is full.
@@ -260,7 +260,7 @@ def profile_and_show(
     trace_path: Path | None,
     picture_path: Path | None,
 ) -> str:
-    """Repeat a result's cases under the profiler, and print its figures beside the clock's.
+    """Repeat a result's cases under the profiler, and print its figures.
 
     The trace and a picture are written, if their paths are given. Returns a sentence on the
     efficiency of the main case, which is added to the answer.
@@ -289,7 +289,6 @@ def profile_and_show(
     )
     show_figures(figures, console, main)
     show_prices(interference(cases_of(timeline)), console)
-    show_agreements(profiling_run.agreements(result, figures), console, main, experiment.main.name)
     show_sentence(profiling_run.overhead(result, profiled.seconds), console, ASIDE)
     show_sentences(timeline.notes, console, bullet="· ")
     for case in figures:

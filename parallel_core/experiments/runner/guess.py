@@ -131,6 +131,18 @@ def check_guess(guess: object, asked: Metric | Count) -> Guessed:
     return number
 
 
+def asked_for(
+    guess: object, experiment: Experiment, name: str = ""
+) -> tuple[Guessed, Metric | Count]:
+    """Return a guess as a float or a Tally, and the metric or the count that it is of.
+
+    A text is read first. Raises RequestError as `read_guess`, `what_is_guessed` and `check_guess`.
+    """
+    value = read_guess(guess) if isinstance(guess, str) else guess
+    asked = what_is_guessed(value, experiment, name)
+    return check_guess(value, asked), asked
+
+
 def judge(guess: Guessed, asked: Metric | Count, result: Result) -> Guess:
     """Compare a guess with a result; raises RequestError for a metric that it does not have."""
     if isinstance(guess, Tally):

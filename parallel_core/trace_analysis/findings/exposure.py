@@ -15,22 +15,25 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling.collectives import ON_CPU
-from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
+from parallel_core.trace_analysis.case_spans import (
+    EARLIEST,
+    LATEST,
+    NONE,
+    CaseSpans,
+    groups_of,
+)
 from parallel_core.trace_analysis.findings.communication import (
     Communication,
     Stretches,
     stretches_of,
 )
 from parallel_core.trace_analysis.findings.passes import (
-    EARLIEST,
     KEEPING,
-    LATEST,
-    NONE,
     backward_passes,
     passes_of_exchanges,
 )
 from parallel_core.trace_analysis.findings.slowing import slowed
-from parallel_core.trace_analysis.findings.waits import (
+from parallel_core.trace_analysis.waits import (
     HostWaits,
     call_that_waited,
     host_waits,
@@ -60,8 +63,12 @@ class Exposure:
     """In the case's spans."""
     exposed: np.ndarray
     """How long each ran beside no computation, in nanoseconds."""
+    on_cpu: np.ndarray
+    """Whether it is an exchange of CPUs, whose threads are the devices and the host."""
     is_copy: np.ndarray
     is_pageable: np.ndarray
+    in_flight_with_others: np.ndarray
+    """Whether another exchange was in flight meanwhile, so that no call waited for one alone."""
     in_buckets: np.ndarray
     """Whether DistributedDataParallel gathers the program's gradients in buckets."""
     on_computing_queue: np.ndarray
@@ -158,8 +165,10 @@ def exposure(case: CaseSpans, groups: Sequence[Communication]) -> Exposure | Non
     return Exposure(
         places=places,
         exposed=stretches.exposed,
+        on_cpu=case.of_kind("exchange")[places] & _on_cpus(case)[places],
         is_copy=case.of_kind("copy")[places],
         is_pageable=_named(case, PAGEABLE)[places],
+        in_flight_with_others=_with_others(case, launched, case.spans.ends[places]),
         in_buckets=np.full(len(places), _has_buckets(case)),
         on_computing_queue=_computing_queues(case)[case.spans.queue_of[places]],
         in_every_micro_batch=_have_others(pass_of, update),
@@ -193,13 +202,28 @@ def _waiting(
         return _Waiting(by_queue, call_that_waited(waits, launched, ends))
     goes_on = is_after & (next_launch >= ends)
     longest_stretches = stretches.alone_until - stretches.alone_from
-    pauses = np.minimum(next_launch, _next_marks(case, ends)) - ends
+    goes_on_at = np.minimum(next_launch, _next_marks(case, ends))[goes_on]
+    pauses = goes_on_at - _ends_of_groups(case, ends[goes_on], goes_on_at)
     by_queue[goes_on] |= _thread_waited(
         case.spans.name_of[stretches.places[goes_on]],
         longest_stretches[goes_on],
-        pauses[goes_on],
+        pauses,
     )
     return _Waiting(by_queue, np.full(len(launched), NONE))
+
+
+def _ends_of_groups(case: CaseSpans, ends: np.ndarray, goes_on_at: np.ndarray) -> np.ndarray:
+    """Return when the last exchange or copy ended of those that were in flight with each one.
+
+    `ends` are their own, and `goes_on_at` says when the thread went on, not earlier: it may have
+    waited for all of a group.
+    """
+    moving = np.flatnonzero(case.of_kind("exchange", "copy"))
+    moving = moving[np.argsort(case.spans.ends[moving], kind="stable")]
+    # What ended last before the thread went on; each has ended itself by then.
+    last = moving[np.searchsorted(case.spans.ends[moving], goes_on_at, side="right") - 1]
+    was_in_flight = case.since[last] <= ends
+    return np.where(was_in_flight, np.maximum(ends, case.spans.ends[last]), ends)
 
 
 def _next_marks(case: CaseSpans, times: np.ndarray) -> np.ndarray:
@@ -311,6 +335,21 @@ def _neighbours_on_device(
         drained=latest_end_of_first[before_operation],
         last_of_pass=latest_start_of_first[until_pass_end],
     )
+
+
+def _on_cpus(case: CaseSpans) -> np.ndarray:
+    """Return which spans are on CPUs."""
+    is_cpu = [device.startswith("cpu") for device, _ in case.spans.queues]
+    return np.array(is_cpu, bool)[case.spans.queue_of]
+
+
+def _with_others(case: CaseSpans, launched: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return whether another exchange was in flight between each one's launch and its end."""
+    exchanges = case.of_kind("exchange")
+    all_launches, all_ends = np.sort(case.since[exchanges]), np.sort(case.spans.ends[exchanges])
+    launched_until_end = np.searchsorted(all_launches, ends)
+    ended_until_launch = np.searchsorted(all_ends, launched, side="right")
+    return launched_until_end - ended_until_launch > 1
 
 
 def _has_buckets(case: CaseSpans) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling import Spans
-from parallel_core.trace_analysis.case_spans import CaseSpans
+from parallel_core.trace_analysis.case_spans import EARLIEST, LATEST, NONE, CaseSpans
 from parallel_core.trace_analysis.steps.figures import step_windows
 
 BACKWARD = "autograd::engine::evaluate_function"
@@ -37,8 +37,6 @@ to copy what takes time to exchange, as into a bucket, takes longer.
 MOSTLY = 0.5
 SHORT = 10_000
 """Nanoseconds: what takes less is no layer's, and may only look at data in another way."""
-NONE = -1
-EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)

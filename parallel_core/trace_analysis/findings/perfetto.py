@@ -26,7 +26,6 @@ from parallel_core.trace_analysis.case_spans import (
     groups_of,
     intersection,
 )
-from parallel_core.trace_analysis.critical_path import critical_path
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
 from parallel_core.trace_analysis.findings.reasons import REASONS, reasoned
 from parallel_core.trace_analysis.parts import exchanges_by_device, times_of
@@ -49,7 +48,7 @@ class Finding(NamedTuple):
     start: int
     end: int
     more: str = ""
-    """What the name does not say: a queue, or a reason in words."""
+    """What the name does not say: a reason in words."""
 
 
 def write_findings(
@@ -58,8 +57,9 @@ def write_findings(
     """Write the trace in `source` with our findings to `target`, compressed if it ends in `.gz`.
 
     `origin` is the timeline's zero by the file's clock, in nanoseconds. Raises RequestError if the
-    file has no list of events, and OSError.
+    file is damaged or has no list of events, and OSError.
     """
+    _check_whole(source)
     (case,) = cases_of(timeline)
     tracks = tracks_of(case, kernel_delay)
 
@@ -73,10 +73,23 @@ def write_findings(
     write_whole(target, write)
 
 
+def _check_whole(source: Path) -> None:
+    """Raise RequestError if a file is cut off or damaged: its copy would be, too."""
+    text = "".join(text_blocks(source)).strip()
+    if text.startswith("[") and not text.endswith("]"):
+        # The format allows a bare list to end without its bracket.
+        text = f"{text.rstrip(',')}]"
+    try:
+        msgspec.json.decode(text.encode(errors="replace"), type=msgspec.Raw)
+    except msgspec.MsgspecError as error:
+        raise RequestError(
+            f"{source} is cut off or damaged, so that Perfetto may not read it: {error}"
+        ) from error
+
+
 def tracks_of(case: CaseSpans, kernel_delay: int) -> dict[str, list[Finding]]:
     """Return our tracks by name, in the order in which they are shown."""
     tracks = {
-        "critical path": list(_path(case)),
         "steps": [Finding(*window) for window in step_windows(case.annotations)],
         **_exchanges(case),
         "copies": list(_copies(case)),
@@ -88,12 +101,6 @@ def tracks_of(case: CaseSpans, kernel_delay: int) -> dict[str, list[Finding]]:
             tracks[f"{device} {queue}, idle"] = list(_idle(case, places, kernel_delay))
     tracks |= _not_hidden(case)
     return {name: track for name, track in tracks.items() if track}
-
-
-def _path(case: CaseSpans) -> Iterator[Finding]:
-    """Yield the spans of the critical path, and the queues that they are on."""
-    for span in critical_path(case):
-        yield Finding(span.name, span.start, span.end, f"{span.device} {span.queue}")
 
 
 def _exchanges(case: CaseSpans) -> dict[str, list[Finding]]:

@@ -5,10 +5,10 @@ the reason of most of the time in which its operations ran beside no computation
 hidden but for little, or takes little time beside no computation, has none.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from parallel_core.trace_analysis.case_spans import (
     CaseSpans,
     groups_of,
 )
-from parallel_core.trace_analysis.devices import OperationFigures
 from parallel_core.trace_analysis.findings.communication import Communication, communication
 from parallel_core.trace_analysis.findings.exposure import Exposure, exposure
 from parallel_core.trace_analysis.findings.usual_steps import (
@@ -29,6 +28,7 @@ from parallel_core.trace_analysis.findings.usual_steps import (
     times_in_usual_steps,
     times_of,
 )
+from parallel_core.trace_analysis.parts import masks_of
 from parallel_core.trace_analysis.steps.figures import step_windows
 
 LEAST_SHARE = 0.01
@@ -59,6 +59,12 @@ REASONS = (
         lambda exposed: exposed.on_computing_queue & exposed.is_copy,
         "it runs on the stream that computes, one after the other",
         "Copy on a stream of its own, for which the other waits only where it needs the data.",
+    ),
+    Reason(
+        "waited-at-once",
+        lambda exposed: exposed.on_computing_queue & exposed.on_cpu,
+        "the thread that computes waits inside the call",
+        "Launch it, compute something else, then wait (PyTorch: async_op=True).",
     ),
     Reason(
         "computing-stream",
@@ -93,10 +99,21 @@ REASONS = (
     ),
     Reason(
         "slowed",
+        lambda exposed: exposed.is_slowed & exposed.on_cpu,
+        "the computation beside it slows it down",
+        "Leave room to it: let fewer threads compute (torch.set_num_threads).",
+    ),
+    Reason(
+        "slowed",
         lambda exposed: exposed.is_slowed,
         "the computation beside it slows it down",
-        "Leave room to it: let fewer threads compute (torch.set_num_threads), or NCCL take fewer "
-        "channels.",
+        "Leave room to it: let NCCL take fewer channels.",
+    ),
+    Reason(
+        "nothing-left",
+        lambda exposed: (exposed.after_pass | exposed.pass_is_over) & exposed.in_buckets,
+        "its backward pass had nothing left to hide it under",
+        "End with a smaller bucket (bucket_cap_mb), or exchange fewer bytes.",
     ),
     Reason(
         "nothing-left",
@@ -124,9 +141,27 @@ REASONS = (
     ),
     Reason(
         "waited-at-once",
+        lambda exposed: exposed.waited_for & exposed.on_cpu & exposed.in_flight_with_others,
+        "the program waits for it, and for those launched with it, before {operator}",
+        "Compute something else before that wait, or wait for each where it is needed.",
+    ),
+    Reason(
+        "waited-at-once",
+        lambda exposed: exposed.waited_for & exposed.on_cpu,
+        "the program waits for it at once, before {operator}",
+        "Launch it earlier, compute something else, then wait (PyTorch: async_op=True).",
+    ),
+    Reason(
+        "waited-at-once",
         lambda exposed: exposed.waited_for,
         "{operator} waits for it at once",
         "Launch it earlier, compute something else, then wait (PyTorch: async_op=True).",
+    ),
+    Reason(
+        "thread-idle",
+        lambda exposed: exposed.host_is_behind & exposed.on_cpu,
+        "nothing is computed meanwhile: the program waits inside the call, or runs Python",
+        "Compute something else before it is needed.",
     ),
     Reason(
         "host-behind",
@@ -143,8 +178,6 @@ REASONS = (
     ),
 )
 """In the order in which they are tried."""
-WHATEVER_THE_LOAD = frozenset({"computing-stream", "every-micro-batch", "launched-after"})
-"""Codes of reasons that are how the program is written: other work cannot bring them about."""
 
 
 @dataclass(frozen=True)
@@ -177,65 +210,6 @@ class Unhidden:
         return f"{whole}: {self.sentence}. {self.remedy}".rstrip()
 
 
-class Process(Protocol):
-    """What is known of one process of several."""
-
-    @property
-    def unhidden(self) -> Sequence[Unhidden]:
-        """The kinds of exchange and copy that it did not hide."""
-
-    @property
-    def operations(self) -> Sequence[OperationFigures]:
-        """All kinds of operation."""
-
-
-def of_processes(processes: Iterable[Process], taken: float = 0.0) -> tuple[Unhidden, ...]:
-    """Return the kinds of exchange and copy that a job did not hide, and why.
-
-    Of an exchange the process counts in which it is shortest: in all others it also waits for that
-    one. Of copies the reason of most of the time counts. Other work took a share `taken` of the
-    cores' time, and without it as much of a kind may have been hidden: a kind that then needs no
-    reason is left out, unless the reason is how the program is written.
-    """
-    copies: dict[str, list[Unhidden]] = defaultdict(list)
-    exchanges: dict[str, dict[float, Unhidden | None]] = defaultdict(dict)
-    """By name, and by how long each process's take in the mean; None where they were hidden."""
-    for process in processes:
-        unhidden_exchanges = {row.name: row for row in process.unhidden if row.kind == "exchange"}
-        for operation in process.operations:
-            if operation.kind == "exchange":
-                name, length = operation.name, operation.mean_seconds
-                exchanges[name][length] = unhidden_exchanges.get(name)
-        for row in process.unhidden:
-            if row.kind != "exchange":
-                copies[row.name].append(row)
-    rows_of_job = [_of_most_time(rows) for rows in copies.values()]
-    for row_by_length in exchanges.values():
-        row_of_shortest = row_by_length[min(row_by_length)]
-        if row_of_shortest is not None:
-            rows_of_job.append(row_of_shortest)
-    certain = [row for row in rows_of_job if _needs_reason(row, taken)]
-    return tuple(sorted(certain, key=lambda row: -row.unhidden_seconds))
-
-
-def _of_most_time(rows: Sequence[Unhidden]) -> Unhidden:
-    """Return the longest of those rows whose reason has most of the time."""
-    times: dict[str, float] = defaultdict(float)
-    for row in rows:
-        times[row.code] += row.unhidden_seconds
-    code = max(times, key=times.__getitem__)
-    with_code = [row for row in rows if row.code == code]
-    return max(with_code, key=lambda row: row.unhidden_seconds)
-
-
-def _needs_reason(row: Unhidden, taken: float) -> bool:
-    """Return whether much was not hidden that other work cannot account for."""
-    if row.code in WHATEVER_THE_LOAD:
-        return True
-    lost = taken * row.seconds
-    return row.unhidden_seconds - lost >= LITTLE * (row.seconds - lost)
-
-
 class Reasoned(NamedTuple):
     """Operations that ran beside no computation, and the number of each one's reason."""
 
@@ -251,6 +225,9 @@ def reasoned(case: CaseSpans) -> Reasoned | None:
     Cases of an experiment have none: each shows on purpose what it shows.
     """
     if case.name != ALL:
+        return None
+    if not masks_of(case).computing.any():
+        # Nothing could have hidden them.
         return None
     groups = communication(case)
     exposed = exposure(case, groups)

@@ -89,6 +89,11 @@ class StepFigures:
     parts: Parts
     """The step as the devices kept to it, from then on."""
 
+    @property
+    def seconds_on_devices(self) -> float:
+        """How long the devices took for it."""
+        return self.parts.seconds
+
 
 @dataclass(frozen=True)
 class TypicalStep:
@@ -165,6 +170,11 @@ def steps(case: CaseSpans, division: Division) -> StepsFigures | None:
         outliers += outliers_in_it
 
     account = pause = None
+    if marks_all and not are_behind:
+        # A host that runs ahead takes less time for its first steps, and devices do not.
+        _, outliers_on_devices = _compared(rows, "seconds_on_devices")
+        unlike = {outlier.step for outlier in outliers_on_devices}
+        outliers = [one for one in outliers if one.quantity != "seconds" or one.step in unlike]
     parts_of_steps = [step.parts for step in rows if step.parts.seconds > 0]
     if parts_of_steps and not are_behind:
         account = account_of(parts_of_steps)

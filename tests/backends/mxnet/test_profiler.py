@@ -16,6 +16,8 @@ from backends import Array, BackendError, Device
 from backends.mxnet import profiler
 from backends.profiling import Timeline, check_profiler
 from backends.profiling.slices import Slice, Trace
+from parallel_core.trace_analysis.case_spans import cases_of
+from parallel_core.trace_analysis.figures import figures_of
 from tests.backends.profiling.work import see
 from tests.conftest import THREADS
 
@@ -65,6 +67,18 @@ def test_an_own_program_s_work_on_cpu_0_is_work() -> None:
     product, wait = timeline.spans
     assert (product.device, product.queue, product.kind) == ("cpu:0", "compute", "compute")
     assert (wait.device, wait.queue, wait.kind) == ("host", "waits", "host")
+
+
+@pytest.mark.parametrize("name", ["KVStoreDistDefaultStoragePushPull", "KVStoreDistDefaultPush"])
+def test_what_is_pushed_to_servers_is_an_exchange_that_any_device_hides(name: str) -> None:
+    # Two are in flight together.
+    pushes = [operator(name, start, row=2, duration=90) for start in (0, 10)]
+    timeline = timeline_of(*pushes, operator("dot", 76, duration=50), labels="cpu/0, cpu/1, cpu/2")
+    (case,) = cases_of(timeline)
+    assert case.of_kind("exchange").sum() == 2
+    parts = figures_of(case).parts
+    assert parts.exchange_seconds == pytest.approx(100e-9)
+    assert parts.hidden_exchange_share == pytest.approx(0.24)
 
 
 def test_threads_that_only_copy_are_queues_for_copies() -> None:

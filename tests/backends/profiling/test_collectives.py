@@ -63,7 +63,7 @@ def test_arguments_say_what_is_known(listed: str, ranks: tuple[int, ...] | None)
         ("mscclKernel_Sum_half_LL_false(ncclDevComm*, mscclAlgo*, mscclWork*)", None, True),
         ("void mscclpp::allreduce<float>(float*)", "allreduce", True),
         ("rcclGenericKernel", "generic", True),
-        ("deep_ep::internode::dispatch", None, False),
+        ("deep_ep::internode::dispatch", None, True),
         ("void fill<ncclSum>(ncclWork*)", None, False),
         ("c10d::checkForNan<float>(ncclComm*)", None, False),
         ("void vllm::cross_device_reduce_1stage<float>(RankData*)", "reduce", False),

@@ -103,10 +103,13 @@ def test_an_end_closes_what_was_left_open_inside(read: Read) -> None:
         "[" * 3000 + "{}",
     ],
 )
-def test_an_event_that_is_no_json_costs_none_but_itself(read: Read, damaged: str) -> None:
+@pytest.mark.parametrize("place", [15, 30], ids=["within", "last"])
+def test_an_event_that_is_no_json_costs_none_but_itself(
+    read: Read, damaged: str, place: int
+) -> None:
     good_names = [str(number) for number in range(30)]
     good = [json.dumps(complete(name, number)) for number, name in enumerate(good_names)]
-    events = ", ".join([*good[:15], damaged, *good[15:]])
+    events = ", ".join([*good[:place], damaged, *good[place:]])
     trace = read(f'{{"traceEvents": [{events}], "last": 1}}')
     assert [span.name for span in trace.slices] == good_names
     assert any("could not be read" in problem for problem in trace.problems)

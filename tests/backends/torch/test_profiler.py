@@ -2,7 +2,6 @@
 gloo.
 """
 
-import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import backends
 from backends import Array
 from backends.profiling.slices import Slice, Slices, Trace, TraceThread
-from backends.profiling.timeline import ROLES, KnownWait, QueueWait
+from backends.profiling.timeline import ROLES
 from backends.torch.kineto_host import exchanges, host_calls, without_exchanges
 from backends.torch.profiler import timeline_of
 from backends.torch.program_hooks import TorchProfiler
@@ -157,19 +156,13 @@ def roles_of(*slices: Slice) -> list[str]:
     ("role", "names"),
     [
         (
-            "wait for a device",
-            "cudaDeviceSynchronize hipDeviceSynchronize cuCtxSynchronize cudaFree hipFree",
-        ),
-        (
-            "wait for a queue",
+            "wait",
             (
+                "cudaDeviceSynchronize hipDeviceSynchronize cuCtxSynchronize cudaFree hipFree "
                 "cudaStreamSynchronize hipStreamSynchronize cuStreamSynchronize "
-                "zeCommandQueueSynchronize urQueueFinish"
+                "zeCommandQueueSynchronize urQueueFinish "
+                "cudaEventSynchronize hipEventSynchronize zeEventHostSynchronize urEventWait"
             ),
-        ),
-        (
-            "wait for an event",
-            "cudaEventSynchronize hipEventSynchronize zeEventHostSynchronize urEventWait",
         ),
         (
             "copy",
@@ -178,12 +171,11 @@ def roles_of(*slices: Slice) -> list[str]:
                 "cudaMemsetAsync"
             ),
         ),
-        ("let a queue wait", "cudaStreamWaitEvent hipStreamWaitEvent"),
         (
             "call",
             (
                 "cudaLaunchKernel cudaEventQuery cudaEventRecord cudaMalloc hipModuleLaunchKernel "
-                "cudaFreeHost"
+                "cudaFreeHost cudaStreamWaitEvent hipStreamWaitEvent"
             ),
         ),
     ],
@@ -196,52 +188,9 @@ def test_calls_are_told_apart_by_name(role: str, names: str) -> None:
 
 def test_an_operator_that_reads_a_value_is_the_wait_where_the_runtime_s_calls_are_missing() -> None:
     operator_that_reads = operator("aten::_local_scalar_dense", 0, 9)
-    assert roles_of(operator_that_reads) == ["wait for an event"]
+    assert roles_of(operator_that_reads) == ["wait"]
     call = Slice("cudaStreamSynchronize", "cuda_runtime", *THREAD, 1, 8)
-    assert roles_of(operator_that_reads, call) == ["operator", "wait for a queue"]
-
-
-def cuda_call(name: str, correlation: int) -> Slice:
-    """Make a call of CUDA's runtime, with the number by which other slices name it."""
-    arguments = b'{"correlation": %d}' % correlation
-    return Slice(name, "cuda_runtime", *THREAD, correlation, correlation + 1, arguments)
-
-
-def recorded_wait(kind: str, correlation: int, stream: int) -> Slice:
-    """Make what the profiler records of the wait that a call has made.
-
-    Waits for an event say that call 1 recorded the event, on stream 7.
-    """
-    arguments = {"correlation": correlation, "device": 0, "stream": stream}
-    if "Event" in kind:
-        arguments |= {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 1}
-    return Slice(kind, "cuda_sync", *THREAD, 8, 9, json.dumps(arguments).encode())
-
-
-def test_recorded_waits_are_tied_to_their_calls() -> None:
-    slices = [
-        cuda_call("cudaEventRecord", 1),
-        cuda_call("cudaStreamWaitEvent", 2),
-        cuda_call("cudaStreamSynchronize", 3),
-        cuda_call("cudaEventSynchronize", 4),
-        cuda_call("cudaDeviceSynchronize", 5),
-        recorded_wait("Stream Sync", 3, stream=7),
-        recorded_wait("Context Sync", 5, stream=-1),
-        recorded_wait("Stream Wait Event", 2, stream=20),
-        recorded_wait("Event Sync", 4, stream=-1),
-        # Its call is not in the trace.
-        recorded_wait("Stream Sync", 99, stream=7),
-    ]
-    calls = host_calls(Slices.of(slices), {THREAD: "main"}, RUNTIME_CATEGORIES)
-    assert calls.queues == ("main",)
-    # The keys are the positions of calls, from 0 on. A call starts at its number, from 1 on.
-    assert dict(calls.known_waits) == {
-        2: KnownWait("gpu:0", "stream 7"),
-        3: KnownWait("gpu:0", "stream 7", recorded=1),
-        4: KnownWait("gpu:0"),
-    }
-    (queue_wait,) = calls.queue_waits
-    assert queue_wait == QueueWait(2, ("gpu:0", "stream 20"), ("gpu:0", "stream 7"), 1)
+    assert roles_of(operator_that_reads, call) == ["operator", "wait"]
 
 
 def test_an_exchange_that_was_launched_before_the_recording_has_no_launch() -> None:
@@ -280,5 +229,6 @@ def test_what_launches_an_exchange_or_waits_for_it_computes_nothing_then(
     marks = [mark("gloo:all_reduce", 12, 30)]
     found = exchanges(marks, [tested, launch, *marks])
     expected = [tested._replace(start=begin, end=end) for begin, end in computes]
-    assert without_exchanges([launch, tested], found) == expected
-    assert without_exchanges([launch, tested], []) == [launch, tested]
+    slices = Slices.of([launch, tested])
+    assert without_exchanges([launch, tested], found, slices) == expected
+    assert without_exchanges([launch, tested], [], slices) == [launch, tested]

@@ -15,10 +15,11 @@ from tests.parallel_core.comparison.made_up import comparison, failed, measured,
 from tests.parallel_core.comparison.test_storage import written
 from tests.parallel_core.terminal.printed import controls
 
-SEQUENCE = "\x1b]0;title\x07\x1b[2J\x9b31m\x7f"
+SEQUENCE = "\x1b]0;title\x07\x1b[2J\x9b31m\x7f\u202e"
 MARKUP = "[red]:smile:[/]"
 FOREIGN = f"{SEQUENCE}{MARKUP}end"
-SHOWN = f"␛]0;title␇␛[2J\N{REPLACEMENT CHARACTER}31m␡{MARKUP}end"
+UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+SHOWN = f"␛]0;title␇␛[2J{UNKNOWN}31m␡{UNKNOWN}{MARKUP}end"
 
 
 def event(category: str, name: str, start: int, length: int, **fields: Any) -> dict[str, Any]:

@@ -81,6 +81,8 @@ def made(
         copy_seconds=0.0002,
         hidden_copy_share=0.0,
         exchanges=20,
+        exchanging_steps=sum(parts.exchange_seconds > 0 for parts in by_step),
+        exchange_share=exchange_seconds / step_seconds,
         early_exchanges=early,
         loading_share=loading,
         operators=(("conv2d backward", 0.6), ("conv2d", 0.3)),
@@ -98,6 +100,22 @@ def test_a_program_that_computes_and_hides_its_exchange() -> None:
     assert "conv2d backward (60 %) and conv2d (30 %)" in about_bound
     # Bounds stand together.
     assert " –" not in "".join(conclusion.sentences)
+
+
+def test_what_happens_in_few_steps_is_told_by_how_many_and_what_it_takes() -> None:
+    rare = [
+        replace(made(), exchanging_steps=1, exchange_share=0.42),
+        replace(made(), exchanging_steps=1, exchange_share=0.17),
+    ]
+    _, about_overlap, _ = answer(rare).sentences
+    assert "in 1 of 5 steps, 17 % to 42 % of the recording" in about_overlap
+    assert "backward pass" not in about_overlap
+
+
+def test_nothing_is_known_of_a_device_that_the_host_waited_for_in_vain() -> None:
+    conclusion = answer([replace(made(), unseen_share=0.9)])
+    assert (conclusion.overlap, conclusion.bound, conclusion.first) == (UNKNOWN,) * 3
+    assert answer([replace(made(), unseen_share=0.1)]).bound == "computation"
 
 
 def test_several_processes_are_one_program() -> None:

@@ -131,6 +131,28 @@ def test_streams_and_signals_pass_through_and_an_interrupt_ends_both(tmp_path: P
     assert last_line.startswith("parallel-core: nothing was recorded: no Python process")
 
 
+def test_a_signal_to_the_group_reaches_the_program_once(tmp_path: Path) -> None:
+    code = """if True:
+        import os, signal, time
+        taken = []
+        signal.signal(signal.SIGTERM, lambda number, _: taken.append(number))
+        os.killpg(os.getpgrp(), signal.SIGTERM)
+        time.sleep(0.5)
+        os.killpg(os.getpgrp(), signal.SIGTERM)
+        time.sleep(0.5)
+        print(len(taken))
+    """
+    run_it = (
+        "import sys, pathlib; from parallel_core.own_program.running import run_program; "
+        f"run_program((sys.executable, '-c', {code!r}), pathlib.Path({str(tmp_path)!r}), 3, 5)"
+    )
+    command = (sys.executable, "-c", run_it)
+    done = subprocess.run(
+        command, capture_output=True, text=True, start_new_session=True, check=True
+    )
+    assert done.stdout == "2\n"
+
+
 @pytest.mark.parametrize(
     ("seen", "recorded", "hindrance", "line"),
     [

@@ -1,10 +1,13 @@
 """What a step consists of: on traces of real programs, and on spans whose figures are known."""
 
+from pathlib import Path
+
 import pytest
 
 from backends.profiling import Span, SpanKind, Timeline, Window
 from parallel_core.own_program.step_figures import KEEPING, step_figures
 from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, recorded
+from tests.parallel_core.trace_analysis.made_up_trace import MadeUpTrace
 
 
 @pytest.mark.parametrize(
@@ -105,3 +108,22 @@ def test_a_pipeline_s_receives_wait_for_the_other_process() -> None:
     figures = step_figures(Timeline("torch", spans), 1)
     # Of 80 ns of exchange, 10 ns of a send and 50 ns of a receive.
     assert figures.between_two_share == pytest.approx(60 / 80)
+
+
+@pytest.mark.parametrize(("starts", "early"), [(100, 0), (2100, 5)], ids=["before", "within"])
+def test_what_ends_before_the_forward_pass_is_not_early(
+    starts: int, early: int, tmp_path: Path
+) -> None:
+    trace = MadeUpTrace()
+    for number in range(5):
+        start = 20_000 * number
+        trace.step(number, start, 19_000)
+        trace.all_reduce(start + starts, 1000)
+        for layer in range(4):
+            trace.operator("aten::linear", start + 2000 + 1000 * layer, 990)
+        for layer in range(4):
+            name = "autograd::engine::evaluate_function: AddmmBackward0"
+            trace.operator(name, start + 7000 + 1000 * layer, 990)
+    figures = step_figures(trace.read(tmp_path).timeline, 5)
+    assert figures.early_exchanges == figures.forward_exchanges == early
+    assert figures.exchanging_steps == 5

@@ -14,6 +14,7 @@ from parallel_core.system.formatting import (
     parse_sizes,
     percent,
     seconds,
+    visible,
     write_size,
 )
 
@@ -167,3 +168,10 @@ def test_a_range_goes_in_factors_of_four(low: int, high: int) -> None:
     assert sizes[0] == low
     assert all(later == 4 * earlier for earlier, later in pairwise(sizes))
     assert sizes[-1] <= high < 4 * sizes[-1]
+
+
+def test_what_ends_a_line_or_turns_a_text_is_shown_and_not_done() -> None:
+    unknown = "\N{REPLACEMENT CHARACTER}"
+    assert visible("a\u202eb\u2028c\u2066d\u200fe\tf\n") == (
+        f"a{unknown}b{unknown}c{unknown}d{unknown}e\tf\n"
+    )

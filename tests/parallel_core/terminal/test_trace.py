@@ -3,20 +3,16 @@ where there is much.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from backends.profiling import Span, Timeline, Window
 from backends.profiling.collectives import Collective
-from parallel_core.terminal.timeline import show_agreements, show_figures
-from parallel_core.terminal.trace import show_details, show_ranks
+from parallel_core.terminal.timeline import show_figures
+from parallel_core.terminal.trace import show_details, show_ranks, show_steps
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of, timeline_figures
-from parallel_core.trace_analysis.profiling_run import DISPATCH, Agreement
 from parallel_core.trace_analysis.ranks import summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace
 from tests.backends.profiling.events import ns
@@ -24,9 +20,7 @@ from tests.parallel_core.terminal.printed import in_words, printed
 from tests.parallel_core.trace_analysis.synthetic import (
     FIRST,
     JOINT,
-    held,
     made_case,
-    overlap_result,
     overlap_timeline,
     queue_of,
 )
@@ -42,7 +36,8 @@ def shown(timeline: Timeline, main: str | None = None, width: int = 100) -> str:
 
 def in_full(figures: CaseFigures) -> str:
     """Return all that is printed of a case, in 80 columns."""
-    return printed(show_figures, (figures,), width=80) + printed(show_details, figures, width=80)
+    details = printed(show_details, figures, width=80) + printed(show_steps, figures, width=80)
+    return printed(show_figures, (figures,), width=80) + details
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +55,7 @@ def test_a_case_is_shown_by_queue_and_in_lines(width: int) -> None:
         "cpu:1 compute 50 98 % 0 – –",
         "host Python 101 1 %, waits 99 % 0 – –",
         "98 % of the copying (196 ms of 200 ms) lay under computation",
-        "critical path: 98 % copy on cpu:2 compute and 2 % matmul on cpu:1 compute",
+        "what bounds it: 98 % computing and 2 % copies only",
         "from launch to start: 99.0 ms in the median of 100 operations, 178 ms at the 90th",
         "control returned after 2.00 ms, 1 % of the time",
     ):
@@ -71,7 +66,7 @@ def test_a_title_says_that_the_profiler_slowed_a_case_down_and_nothing_is_divide
     slowed_down = replace(overlap_timeline(), timed={JOINT: 0.05})
     text = in_words(shown(slowed_down, JOINT))
     assert "slowed down by the profiler: 4.1 × the time" in text
-    assert not re.search("overlap:|critical path:", text)
+    assert not re.search("overlap:|bounds", text)
     as_fast = replace(overlap_timeline(), timed={JOINT: 0.2})
     assert "slowed down" not in shown(as_fast, JOINT)
 
@@ -79,7 +74,7 @@ def test_a_title_says_that_the_profiler_slowed_a_case_down_and_nothing_is_divide
 def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
     timeline = Timeline("made up", queue_of([(0, 1), (2, 3)]))
     text = in_words(shown(timeline))
-    assert "critical path: 67 % compute on cpu:1 compute and 33 % idle" in text
+    assert "what bounds it: 67 % computing and 33 % waiting" in text
     assert not re.search("overlap|launch|control|None|nan", text)
     (case,) = timeline_figures(timeline)
     full_text = in_full(case)
@@ -93,63 +88,6 @@ def test_a_case_in_which_the_profiler_saw_nothing_is_named() -> None:
     assert "“[bold]”: the profiler recorded nothing in it" in shown(timeline)
 
 
-def operations_in_turn(operations: Iterable[tuple[str, int, int]]) -> Timeline:
-    """Return a case of operations that follow each other: their names, the gaps before them, and
-    their lengths.
-    """
-    spans, end = [], 0
-    for name, gap, length in operations:
-        start = end + gap
-        end = start + length
-        spans.append(Span(name, "compute", "cuda:0", "stream 7", start, end))
-    return Timeline("made up", tuple(spans), (Window("case", 0, end),))
-
-
-@pytest.mark.parametrize(
-    ("lengths", "remainder"),
-    [
-        # Three are named, and what is too short to be seen is not counted.
-        ([2000] * 5 + [1], "40 % in 2 other names of 20 % each"),
-        ([2, 2, 2, 2, 2], "40 % in 2 other names of 20 % each"),
-        ([37, *[9] * 7], "45 % in 5 other names of 9 % each"),
-        ([40, 20, 20, 12, 8], "20 % in 2 other names of at most 12 % each"),
-        ([40, 20, 20, 20], "20 % in 1 other name of 20 %"),
-        ([500, 300, 190, *[1] * 10], "1 % in 10 other names of less than 0.5 % each"),
-    ],
-)
-def test_names_that_are_not_shown_are_as_short_as_is_said(
-    lengths: list[int], remainder: str
-) -> None:
-    timeline = operations_in_turn(
-        (f"k{number}", 0, length) for number, length in enumerate(lengths)
-    )
-    assert remainder in in_words(shown(timeline, width=1000))
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 9), st.integers(0, 300), st.integers(0, 300)),
-        min_size=1,
-        max_size=400,
-    )
-)
-@example([(1, 0, number) for number in range(300)])
-@example([(1, 999, number) for number in range(300)])
-def test_the_shares_of_a_critical_path_add_up_however_many_names_share_it(
-    lengths_gaps_and_names: list[tuple[int, int, int]],
-) -> None:
-    timeline = operations_in_turn(
-        (f"k{name}", gap, length) for length, gap, name in lengths_gaps_and_names
-    )
-    text = in_words(shown(timeline, width=1000))
-    share = r"([\d.]+) % (?:k\d+ on|in [\d,]+ (?:other )?names?|idle)"
-    for line in re.findall("critical path: (.*)", text):
-        shares = [float(percent) for percent in re.findall(share, line)]
-        # Each of at most eleven is rounded, and the rest or idle time below 0.5 % is left out.
-        assert shares
-        assert abs(sum(shares) - 100) <= 5
-
-
 def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:
     hours = range(20)
     cases = tuple(Window(f"case {hour}", ns(hour), ns(hour + 1)) for hour in hours)
@@ -159,29 +97,6 @@ def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:
     assert all(f"case {hour} " in text for hour in hours)
     assert re.findall("“(.*)”", text) == ["case 7"]
     assert "“" not in shown(timeline)
-
-
-def test_what_differs_is_explained_and_what_agrees_is_counted() -> None:
-    result = overlap_result(0.2, 0.2, 0.3)
-    text = in_words(printed(show_agreements, held(result, stretch=1.5)))
-    assert "run and copy together overlap_efficiency 0.98 0.5 ± " in text
-    assert "“run and copy together”: overlap_efficiency 0.98 by the trace, 0.5 by the clock" in text
-    assert "6 of 6 agree" in text
-
-
-def test_of_times_only_the_main_case_s_are_listed_and_the_others_are_counted() -> None:
-    differing = Agreement("case", DISPATCH, by_trace=0.9, by_clock=0.1, noise=0.05)
-    agreements = [replace(differing, case=f"case {number}") for number in range(5)]
-    agreements[4] = replace(agreements[4], by_clock=0.9)
-    text = printed(show_agreements, agreements, main="case 2", asked=DISPATCH)
-    assert text.count("differ") == 1
-    assert text.count("! ") == 1
-    assert "1 of 4 agree" in text
-    of_other_metric = printed(
-        show_agreements, agreements, main="case 2", asked="overlap_efficiency"
-    )
-    assert "case 2" not in of_other_metric
-    assert printed(show_agreements, ()) == ""
 
 
 @pytest.mark.parametrize("name", LINKED)
@@ -215,6 +130,15 @@ def test_names_are_whole_for_their_ends_tell_them_apart(ddp: CaseFigures) -> Non
     longest = replace(ddp.operations[0], name=f"kernel<{', '.join(arguments)}>")
     text = in_words(in_full(replace(ddp, operations=(longest,))))
     assert all(argument in text for argument in arguments)
+
+
+def test_what_happens_in_few_steps_is_told(ddp: CaseFigures) -> None:
+    assert ddp.steps is not None
+    first, *others = ddp.steps.steps
+    assert "steps exchange" not in in_full(ddp)
+    without = [replace(step, parts=replace(step.parts, exchange_seconds=0.0)) for step in others]
+    rare = replace(ddp.steps, steps=(first, *without))
+    assert "1 of 3 steps exchange, for" in in_words(in_full(replace(ddp, steps=rare)))
 
 
 def test_many_steps_are_left_to_the_json(ddp: CaseFigures) -> None:

@@ -12,12 +12,11 @@ import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
 from backends.profiling.slices import coded
-from backends.profiling.timeline import ROLES, HostCalls, HostRole, KnownWait, QueueWait
+from backends.profiling.timeline import ROLES, HostCalls, HostRole
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
-from parallel_core.trace_analysis.profiling_run import Agreement, agreements
 from tests.backends.profiling.events import ns
 from tests.parallel_core.comparison import made_up as comparisons
 
@@ -185,19 +184,12 @@ def overlap_figures(**changes: float | bool) -> tuple[CaseFigures, ...]:
     return timeline_figures(overlap_timeline(**changes))  # type: ignore[arg-type]
 
 
-def held(result: Result, **changes: float | bool) -> tuple[Agreement, ...]:
-    """Hold a result of `overlap` against a timeline that is made with some changes."""
-    return agreements(result, overlap_figures(**changes))
-
-
 @dataclass
 class Program:
     """Calls and operations in nanoseconds, in any order."""
 
     calls: list[tuple[int, int, str, str, HostRole]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
-    known: dict[str, KnownWait] = field(default_factory=dict)
-    queue_waits: list[QueueWait] = field(default_factory=list)
 
     def call(
         self, start: int, end: int, name: str, role: HostRole = "call", thread: str = "Python"
@@ -221,10 +213,7 @@ class Program:
         (names, name_of), (queues, queue_of) = coded(called), coded(threads)
         times = np.array((starts, ends), np.int64)
         played = np.array([ROLES.index(role) for role in roles], np.int8)
-        known = {place: self.known[name] for place, name in enumerate(called) if name in self.known}
-        return HostCalls(
-            names, queues, *times, name_of, queue_of, played, known, tuple(self.queue_waits)
-        )
+        return HostCalls(names, queues, *times, name_of, queue_of, played)
 
     @property
     def case(self) -> CaseSpans:

@@ -85,7 +85,7 @@ def test_a_case_begins_with_its_first_launch_and_ends_with_its_last_span() -> No
 def test_the_host_is_not_busy_while_it_waits() -> None:
     program = Program()
     program.call(0, 9, "aten::item", "operator")
-    program.call(2, 7, "synchronize", "wait for a device")
+    program.call(2, 7, "synchronize", "wait")
     program.run(1, 6, "add", 0)
     case = replace(program.case_by_time, host_calls=program.host_calls)
     (nested,) = (queue for queue in figures_of(case).queues if queue.queue == "Python")

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from backends.profiling import Span, SpanKind, Timeline
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.figures import figures_of
-from parallel_core.trace_analysis.host_waits import CLOCKS_DIFFER, linked_waits
 from parallel_core.trace_analysis.interference import interference, time_beside
-from parallel_core.trace_analysis.waited_for import linked_operations
 from tests.parallel_core.trace_analysis.synthetic import Program, made_case, sorted_by_start
 
 Columned = TypeVar("Columned")
@@ -77,7 +75,7 @@ def on_devices(queues: int) -> Timeline:
         program.spans.append(
             Span(kernel, "compute", gpu, "stream 7", start + 30, start + 500, launch)
         )
-        program.call(start + 70, start + 520, "synchronize", "wait for a queue", thread)
+        program.call(start + 70, start + 520, "synchronize", "wait", thread)
     return Timeline("made up", sorted_by_start(program.spans), host_calls=program.host_calls)
 
 
@@ -158,51 +156,3 @@ def test_the_time_beside_other_queues_is_what_counting_gives(spans: list[Span]) 
         neighbours = np.flatnonzero(case.of_kind(kind))
         times = time_beside(case, neighbours, all_spans)
         assert times.tolist() == [time_beside_by_counting(case, kind, span) for span in case.spans]
-
-
-@st.composite
-def waiting(draw: st.DrawFn) -> Program:
-    """Draw operations of several queues, and waits of another thread for all of them."""
-    program = Program()
-    up_to_five = st.integers(0, 5)
-    for number in range(draw(st.integers(1, 8))):
-        launch = 10 * number
-        program.call(launch, launch + 5, "launch", "call")
-        start = launch + draw(up_to_five)
-        length = 1 + 7 * draw(up_to_five)
-        stream = f"stream {draw(up_to_five)}"
-        program.run(start, start + length, "work", launch, stream)
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, 90))
-        length = draw(st.integers(1, 40))
-        program.call(start, start + length, "synchronize", "wait for a device", "waiting")
-    return program
-
-
-def end_of_awaited(program: Program, start: int, end: int) -> int | None:
-    """Return when the operation ended that a wait of the host was for, looking at every queue."""
-    ends = []
-    for queue in {span.queue for span in program.spans}:
-        launched_before = [
-            span for span in program.spans if span.queue == queue and (span.launched or 0) <= start
-        ]
-        latest = max(launched_before, key=lambda span: span.end, default=None)
-        if latest and start < latest.end <= end + CLOCKS_DIFFER and latest.start < end:
-            ends.append(latest.end)
-    return max(ends, default=None)
-
-
-@given(waiting())
-def test_a_wait_is_for_what_ends_last_of_all_queues(program: Program) -> None:
-    calls = program.host_calls
-    operations = linked_operations(program.case, calls)
-
-    waits = linked_waits(calls, operations)
-
-    end_by_wait = {}
-    for call, operation in zip(waits.calls.tolist(), waits.operations.tolist(), strict=True):
-        wait = int(calls.starts[call]), int(calls.ends[call])
-        end_by_wait[wait] = int(operations.ends[operation])
-    for start, end, _, thread, _ in program.calls:
-        if thread == "waiting":
-            assert end_by_wait.get((start, end)) == end_of_awaited(program, start, end)

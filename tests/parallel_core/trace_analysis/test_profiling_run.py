@@ -1,53 +1,34 @@
-"""A result's cases are repeated under the profiler when all has been timed, and the clock stands
-beside the trace.
+"""A result's cases are repeated under the profiler when all has been timed."""
 
-When the two agree, what is left out, and how uncertain either is.
-"""
-
-import itertools
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import backends
 import parallel_core
 from backends import Backend, BackendError
 from backends.profiling import Timeline, check_profiler
 from parallel_core import Result, Settings
-from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.automatic_parallelism import small_ops
 from parallel_core.measurement.timing import repeatable
-from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.errors import MeasurementError
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.lanes import overlap_phrases
 from parallel_core.trace_analysis.profiling_run import (
-    CAUSES,
-    COMPARED,
-    DISPATCH,
     MAX_PROFILED_CASES,
-    SECONDS,
-    Agreement,
     about_efficiency,
-    agreements,
     overhead,
     profile,
-    propagated,
 )
 from parallel_core.training.dataset import synthetic
 from tests.backends.profiling.work import overlapping
-from tests.parallel_core.comparison import made_up as comparisons
 from tests.parallel_core.experiments.small import small
 from tests.parallel_core.trace_analysis.synthetic import (
     JOINT,
-    held,
     overlap_figures,
     overlap_result,
     parallel_timeline,
@@ -214,166 +195,12 @@ def test_where_nobody_was_going_to_repeat_it_a_result_keeps_no_arrays_and_is_ref
         profile(numpy, result)
 
 
-SHARES = st.floats(0.01, 0.5)
-TIMES = st.floats(1e-3, 1e3)
-OVERLAP = "overlap_efficiency"
-
-
-def agreement_on(compared: tuple[Agreement, ...], quantity: str, case: str = JOINT) -> Agreement:
-    """Return the only comparison of a quantity of a case."""
-    (agreement,) = (
-        agreement
-        for agreement in compared
-        if agreement.case == case and agreement.quantity == quantity
-    )
-    return agreement
-
-
-@pytest.mark.parametrize(
-    ("both", "changes", "by_trace", "by_clock", "agree"),
-    [
-        (0.205, {}, 0.98, 0.975, True),
-        # What slows the operations down overlaps and saves nothing.
-        (0.3, {"stretch": 1.5}, 0.98, 0.5, False),
-        (0.205, {"together": False}, 0, 0.975, False),
-    ],
-)
-def test_overlap_is_held_against_the_time_that_it_saved(
-    both: float, changes: dict[str, float], by_trace: float, by_clock: float, agree: bool
-) -> None:
-    compared = held(overlap_result(0.2, 0.2, both), **changes)
-    overlap = agreement_on(compared, OVERLAP)
-    assert overlap.by_trace == pytest.approx(by_trace)
-    assert overlap.by_clock == pytest.approx(by_clock)
-    assert overlap.agree == agree
-
-
-@pytest.mark.parametrize(("together", "agree"), [(0.2, True), (0.26, False)])
-def test_devices_at_once_are_held_against_the_speedup(together: float, agree: bool) -> None:
-    result = comparisons.result(
-        Cell("parallel", "torch", "async"),
-        {"on cpu:1 alone": 0.2, "on cpu:2 alone": 0.2, "on all together": together},
-        metrics={"parallel_speedup": 0.4 / together},
-    )
-    timeline = parallel_timeline(stretch=together / 0.2)
-    # Two workers serve each device: they are queues, and no more devices.
-    figures = tuple(replace(case, queues_at_once=4.0) for case in timeline_figures(timeline))
-
-    compared = agreements(result, figures)
-
-    speedup = agreement_on(compared, "parallel_speedup", "on all together")
-    assert speedup.by_trace == pytest.approx(2, rel=0.01)
-    assert speedup.agree == agree
-
-
-def test_the_time_and_the_share_of_dispatch_are_compared_for_every_case() -> None:
-    _, *compared = held(overlap_result(0.2, 0.2, 0.204))
-    assert [(agreement.case, agreement.quantity) for agreement in compared] == [
-        ("run", SECONDS),
-        ("run", DISPATCH),
-        ("copy", SECONDS),
-        ("copy", DISPATCH),
-        (JOINT, SECONDS),
-        (JOINT, DISPATCH),
-    ]
-
-
-def test_what_agrees_and_a_synchronous_engine_s_dispatch_that_does_not() -> None:
-    compared = held(overlap_result(0.2, 0.2, 0.204))
-    assert all(agreement.agree for agreement in compared)
-
-    # A synchronous engine's calls compute themselves.
-    compared = held(overlap_result(0.2, 0.2, 0.4), synchronous=True)
-    dispatch = agreement_on(compared, DISPATCH, "run")
-    assert dispatch.by_trace == pytest.approx(1, abs=0.01)
-    assert dispatch.by_clock == 0.01
-    assert not dispatch.agree
-
-
-def test_a_time_that_differs_is_said_with_the_noise() -> None:
-    compared = held(overlap_result(0.2, 0.15, 0.2))
-    copy_time = agreement_on(compared, SECONDS, "copy")
-    assert not copy_time.agree
-    assert "200 ms by the trace, 150 ms by the clock" in copy_time.sentence
-    assert copy_time.sentence.endswith(CAUSES[SECONDS])
-
-
-@pytest.mark.parametrize(("spread", "agree"), [(0.0, False), (0.2, True)], ids=["quiet", "noisy"])
-def test_noisy_times_make_no_disagreement(spread: float, agree: bool) -> None:
-    compared = held(overlap_result(0.2, 0.2, 0.225, spread))
-    assert agreement_on(compared, OVERLAP).agree == agree
-
-
-def test_what_was_done_several_times_is_divided() -> None:
-    result = overlap_result(0.02, 0.2, 0.2)
-    run, copy, both = result.cases
-    compared = held(replace(result, cases=(replace(run, repeats=10), copy, both)))
-    assert agreement_on(compared, SECONDS, "run").agree
-    quantities = [agreement.quantity for agreement in compared if agreement.case == "run"]
-    assert DISPATCH not in quantities
-
-
-def test_what_one_side_knows_is_left_out() -> None:
-    result = overlap_result(0.02, 0.2, 0.2)
-    assert agreements(result, ()) == ()
-    assert held(replace(result, cases=())) == ()
-    without_overlap = held(replace(result, metrics={OVERLAP: math.nan}))
-    assert {agreement.quantity for agreement in without_overlap} == {SECONDS, DISPATCH}
-
-
 def test_the_overhead_is_of_the_same_clock_with_and_without_profiler() -> None:
     result = overlap_result(1.0, 2.0, 4.0)
     of_three = overhead(result, {"run": 1.1, "copy": 2.0, JOINT: 4.8, "another": 9.0})
     assert "1.10 ×" in of_three
     assert "3 cases" in of_three
     assert "1.30 ×" in overhead(result, {JOINT: 5.2})
-
-
-def test_the_cases_and_metrics_that_are_compared_exist() -> None:
-    backend = backends.load("numpy", 2, "cpu", "sync", 1)
-    overlap = parallel_core.run_overlap(backend, size=8, copies=1, rounds=3)
-    parallel = parallel_core.run_parallel(backend, size=8, rounds=3)
-    existing: set[tuple[str, str]] = set()
-    for result in (overlap, parallel):
-        names = [case.name for case in result.cases]
-        existing.update(itertools.product(names, result.metrics))
-    assert set(COMPARED) <= existing
-
-
-@given(TIMES, TIMES, SHARES, SHARES)
-def test_noises_add_as_squares_and_count_up_and_down_alike(
-    seconds_a: float, seconds_b: float, share_a: float, share_b: float
-) -> None:
-    # The speedup of `parallel` is (a + b) / together, and together takes a second.
-    times = {"on a alone": seconds_a, "on b alone": seconds_b, "on all together": 1.0}
-    speedup = EXPERIMENTS["parallel"].metric_named("parallel_speedup").formula
-    assert speedup is not None
-
-    noise_of_parts = propagated(speedup, times, {"on a alone": share_a, "on b alone": share_b})
-    assert noise_of_parts == pytest.approx(math.hypot(seconds_a * share_a, seconds_b * share_b))
-
-    noise_of_joint = propagated(speedup, times, {"on all together": share_a})
-    largest = (seconds_a + seconds_b) / (1 - share_a)
-    smallest = (seconds_a + seconds_b) / (1 + share_a)
-    assert noise_of_joint == pytest.approx((largest - smallest) / 2)
-
-
-@given(TIMES, SHARES)
-def test_every_noise_has_a_floor(seconds: float, share: float) -> None:
-    result = overlap_result(seconds, seconds, seconds, share)
-    seconds_noise = max(share, MIN_NOISE) * result.cases[0].median
-    for agreement in held(result):
-        if agreement.quantity == SECONDS:
-            assert agreement.noise == pytest.approx(seconds_noise)
-        else:
-            assert agreement.noise >= MIN_NOISE
-
-
-def test_noise_as_large_as_the_quantity_agrees_with_nothing() -> None:
-    agreement = Agreement("run", OVERLAP, by_trace=0.1, by_clock=4.5, noise=173)
-    assert agreement.agree
-    assert agreement.too_noisy
-    assert not replace(agreement, noise=4.4).too_noisy
 
 
 def test_devices_that_worked_and_what_was_hidden_are_told() -> None:

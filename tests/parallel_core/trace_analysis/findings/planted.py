@@ -1,6 +1,13 @@
-"""GPU programs in each of which one reason is planted why an exchange or a copy is not hidden."""
+"""GPU programs in each of which one reason is planted why an exchange or a copy is not hidden, and
+programs that hide what they exchange and copy.
+
+A program is a table: what each of its steps does, call by call. Times are in microseconds.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import methodcaller as call
+from typing import Any, TypeAlias
 
 from tests.parallel_core.trace_analysis.findings.gpu_program import (
     COMPUTING,
@@ -10,384 +17,204 @@ from tests.parallel_core.trace_analysis.findings.gpu_program import (
     GpuProgram,
     train,
 )
-from tests.parallel_core.trace_analysis.findings.hidden import (
-    hidden_buckets,
-    last_pass_only,
-    prefetched,
-)
+
+Call: TypeAlias = Callable[[GpuProgram], Any]
+Written: TypeAlias = Callable[[], GpuProgram]
 
 TO_HOST = "DtoH (Device -> Pinned)"
 FROM_PAGEABLE = "HtoD (Pageable -> Device)"
+FORWARD, OPTIMIZER = call("forward"), call("optimizer")
+WAIT = call("let_wait", COMPUTING, NCCL)
+WAIT_FOR_COPY = call("let_wait", COMPUTING, SIDE)
 
 
-def same_stream() -> GpuProgram:
-    """Copy each batch from pinned memory without naming a stream."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            program.copy(500)
-            train(program)
-            program.optimizer()
-    return program
+def compute(time: float, name: str = "aten::mm") -> Call:
+    """Launch a kernel that computes."""
+    return call("compute", name, time)
 
 
-def activations_on_the_same_stream() -> GpuProgram:
-    """Keep activations on the host, each copied as soon as it is there."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            for _ in range(4):
-                program.compute("aten::addmm", 300)
-                program.copy(200, memory=TO_HOST)
-            with program.backward():
-                for _ in range(4):
-                    program.layer_backward()
-            program.optimizer()
-    return program
+def exchange(time: float, name: str = "AllReduce", stream: int = NCCL) -> Call:
+    """Launch an exchange."""
+    return call("exchange", time, name, stream)
 
 
-def pageable_batches() -> GpuProgram:
-    """Copy each batch from memory that is not pinned."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            program.copy(800, memory=FROM_PAGEABLE)
-            train(program)
-            program.optimizer()
-    return program
+def repeat(times: int, *calls: Call) -> Call:
+    """Make some calls several times."""
+
+    def run(program: GpuProgram) -> None:
+        for _ in range(times):
+            for one_call in calls:
+                one_call(program)
+
+    return run
 
 
-def exchange_on_the_computing_stream() -> GpuProgram:
-    """Call NCCL on the stream that computes, as servers of models do."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            for _ in range(6):
-                program.compute("aten::mm", 300)
-                program.exchange(150, stream=COMPUTING)
-    return program
+def backward(*hooks: Sequence[Call], time: float = 400) -> Call:
+    """Run a backward pass of as many layers as there are hooks, each where a gradient is kept."""
+
+    def run(program: GpuProgram) -> None:
+        with program.backward():
+            for hook in hooks:
+                program.layer_backward(time)
+                with program.kept():
+                    repeat(1, *hook)(program)
+
+    return run
 
 
-def blocking_copy_on_the_side() -> GpuProgram:
-    """Copy results on a stream of their own, and wait for each before going on."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            for _ in range(5):
-                program.compute("aten::mm", 300)
-                program.let_wait(SIDE, COMPUTING)
-                program.copy(250, SIDE, TO_HOST, blocking=True)
-    return program
-
-
-def tensor_parallel() -> GpuProgram:
-    """Sum each layer's result over the devices, which the next layer needs."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            for _ in range(6):
-                program.compute("aten::mm", 300)
-                program.exchange(200)
-                program.let_wait(COMPUTING, NCCL)
-                program.compute("aten::relu", 30)
-    return program
-
-
-def synchronous_hooks() -> GpuProgram:
-    """Exchange each gradient in a hook, and let the backward pass wait for it."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            program.forward()
-            with program.backward():
-                for _ in range(6):
-                    program.layer_backward()
-                    with program.kept():
-                        program.exchange(300)
-                        program.let_wait(COMPUTING, NCCL)
-            program.optimizer()
-    return program
-
-
-def weights_gathered_when_needed() -> GpuProgram:
-    """Gather each layer's weights just before the layer needs them."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            for _ in range(6):
-                program.exchange(250, "AllGather")
-                program.let_wait(COMPUTING, NCCL)
-                program.compute("aten::mm", 300)
-    return program
-
-
-def exchanged_at_the_end() -> GpuProgram:
-    """Exchange all gradients behind the backward pass."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            train(program)
-            for _ in range(6):
-                program.exchange(250)
-            program.let_wait(COMPUTING, NCCL)
-            program.optimizer()
-    return program
-
-
-def one_bucket() -> GpuProgram:
-    """Exchange all gradients in one bucket, which the last one fills."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            program.forward()
-            with program.backward():
-                for layer in range(6):
-                    program.layer_backward()
-                    with program.kept():
-                        if layer == 5:
-                            program.exchange(1500)
-            program.let_wait(COMPUTING, NCCL)
-            program.optimizer()
-    return program
-
-
-def copied_into_one_bucket() -> GpuProgram:
-    """Copy gradients of one size into one bucket, which the last one fills."""
-    return _copied_into_a_bucket([20.0] * 6)
-
-
-def large_table() -> GpuProgram:
-    """Copy gradients into a bucket that is nearly all a table's, which comes last."""
-    return _copied_into_a_bucket([2.0] * 5 + [200.0])
-
-
-def _copied_into_a_bucket(copies: Sequence[float]) -> GpuProgram:
+def into_a_bucket(copies: Sequence[float]) -> Written:
     """Exchange one bucket behind the copies of all gradients into it, which take some times."""
-    program = GpuProgram()
-    for _ in range(STEPS):
+    hooks = [[compute(time, "aten::mul")] for time in copies]
+    hooks[-1].append(exchange(1500))
+    return each_step(FORWARD, backward(*hooks), WAIT, OPTIMIZER)
+
+
+def write(
+    steps: Sequence[Sequence[Call]], host: float = 10.0, before: Sequence[Call] = ()
+) -> GpuProgram:
+    """Return a program by what each of its steps calls, behind some first calls.
+
+    An operator takes the host `host` microseconds.
+    """
+    program = GpuProgram(host=host)
+    repeat(1, *before)(program)
+    for calls in steps:
         with program.step():
-            program.forward()
-            with program.backward():
-                for number, time in enumerate(copies, 1):
-                    program.layer_backward()
-                    with program.kept():
-                        program.compute("aten::mul", time)
-                        if number == len(copies):
-                            program.exchange(1500)
-            program.let_wait(COMPUTING, NCCL)
-            program.optimizer()
+            repeat(1, *calls)(program)
     return program
 
 
-def prefetched_behind_the_loss() -> GpuProgram:
-    """Prefetch on a stream of its own, but behind the line that reads the loss."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            program.let_wait(COMPUTING, SIDE)
-            train(program)
-            program.optimizer()
-            program.item()
-            program.copy(600, SIDE)
-    return program
+def each_step(*calls: Call, host: float = 10.0, before: Sequence[Call] = ()) -> Written:
+    """Return what writes a program whose steps are all alike."""
+    return partial(write, [calls] * STEPS, host, before)
 
 
-def copied_back_behind_a_wait() -> GpuProgram:
-    """Copy results to the host on a stream of their own when all is done."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            for _ in range(6):
-                program.compute("aten::mm", 300)
-            program.synchronize()
-            for _ in range(6):
-                program.copy(100, SIDE, TO_HOST)
-            program.synchronize("cudaStreamSynchronize", SIDE)
-    return program
-
-
-def slow_host() -> GpuProgram:
-    """Exchange in the backward pass, whose kernels are shorter than their launches."""
-    program = GpuProgram(host=150)
-    for _ in range(STEPS):
-        with program.step():
-            program.forward(8, 15)
-            with program.backward():
-                for layer in range(8):
-                    program.layer_backward(30)
-                    with program.kept():
-                        if layer % 3 == 1:
-                            program.exchange(300)
-            program.let_wait(COMPUTING, NCCL)
-            program.optimizer()
-    return program
-
-
-def loading_beside_a_copy() -> GpuProgram:
-    """Prefetch in time, then decode the batch behind it before anything is launched."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            program.copy(500, SIDE)
-            program.python(1500)
-            train(program, time=10)
-            program.let_wait(COMPUTING, SIDE)
-            program.optimizer()
-    return program
-
-
-def python_between_layers() -> GpuProgram:
-    """Gather weights ahead, while Python prepares the layer that could hide them."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            for _ in range(6):
-                program.exchange(200, "AllGather")
-                program.python(600)
-                program.compute("aten::mm", 60)
-    return program
-
-
-def last_bucket() -> GpuProgram:
-    """Exchange in buckets; the last one has the first layers' gradients."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            program.forward()
-            with program.backward():
-                for layer in range(6):
-                    program.layer_backward()
-                    with program.kept():
-                        if layer % 2:
-                            program.exchange(600)
-            program.let_wait(COMPUTING, NCCL)
-            program.optimizer()
-    return program
-
-
-def more_exchange_than_computation() -> GpuProgram:
-    """Exchange each gradient when it is there, for longer than the pass computes."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            program.forward(6, 50)
-            with program.backward():
-                for _ in range(6):
-                    program.layer_backward(100)
-                    with program.kept():
-                        program.exchange(400)
-            program.let_wait(COMPUTING, NCCL)
-            program.optimizer()
-    return program
-
-
-def batch_longer_than_a_step() -> GpuProgram:
-    """Prefetch on a stream of its own, a batch that takes longer than the step before it."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            program.let_wait(COMPUTING, SIDE)
-            program.copy(5000, SIDE)
-            train(program)
-            program.optimizer()
-    return program
-
-
-def no_no_sync() -> GpuProgram:
-    """Exchange in each of four backward passes for one update."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            for _ in range(4):
-                program.forward(4, 50)
-                with program.backward():
-                    for _ in range(4):
-                        program.layer_backward(100)
-                        with program.kept():
-                            program.exchange(300)
-                program.let_wait(COMPUTING, NCCL)
-            program.optimizer()
-    return program
-
-
-def scattered_every_time() -> GpuProgram:
-    """Reduce and scatter the gradients behind each of three backward passes."""
-    program = GpuProgram()
-    for _ in range(STEPS):
-        with program.step():
-            for _ in range(3):
-                train(program, 4, 100)
-                program.exchange(700, "ReduceScatter")
-                program.let_wait(COMPUTING, NCCL)
-            program.optimizer()
-    return program
-
-
-def two_passes_for_an_update() -> GpuProgram:
-    """Exchange in one bucket behind both passes; the steps are marked by the pass."""
-    program = GpuProgram()
-    for number in range(2 * STEPS):
-        with program.step():
-            train(program)
-            program.exchange(900)
-            program.let_wait(COMPUTING, NCCL)
-            if number % 2:
-                program.optimizer()
-    return program
-
-
-def slowed_by(factor: float, exchange: bool, beside: float) -> GpuProgram:
+def slowed_by(factor: float, move: Callable[[float], Call], wait: Call, beside: float) -> Written:
     """Move data beside computation in all but every fifth step, for longer as long as it lasts."""
-    program = GpuProgram()
-    for number in range(2 * STEPS):
-        with program.step():
-            is_beside = number % 5 > 0
-            time = 400 + is_beside * beside * (1 - 1 / factor)
-            if exchange:
-                program.exchange(time)
-            else:
-                program.let_wait(SIDE, COMPUTING)
-                program.copy(time, SIDE)
-            if is_beside:
-                program.compute("aten::mm", beside)
-            program.let_wait(COMPUTING, NCCL if exchange else SIDE)
-            program.compute("aten::relu", 100)
-    return program
+    alone = [move(400), wait, compute(100, "aten::relu")]
+    time = 400 + beside * (1 - 1 / factor)
+    together = [move(time), compute(beside), wait, compute(100, "aten::relu")]
+    return partial(write, [alone, *[together] * 4] * (2 * STEPS // 5))
 
 
-PLANTED: Mapping[str, tuple[Callable[[], GpuProgram], ...]] = {
+def prefetch(time: float) -> Call:
+    """Copy on a stream of its own, behind what the computing stream has done."""
+    return repeat(1, call("let_wait", SIDE, COMPUTING), call("copy", time, SIDE))
+
+
+two_passes = [train, exchange(900), WAIT]
+same_stream = each_step(call("copy", 500), train, OPTIMIZER)
+tensor_parallel = each_step(repeat(6, compute(300), exchange(200), WAIT, compute(30, "aten::relu")))
+last_bucket = each_step(FORWARD, backward(*[[], [exchange(600)]] * 3), WAIT, OPTIMIZER)
+batch_longer_than_a_step = each_step(WAIT_FOR_COPY, call("copy", 5000, SIDE), train, OPTIMIZER)
+
+PLANTED: Mapping[str, tuple[Written, ...]] = {
     "computing-stream": (
         same_stream,
-        activations_on_the_same_stream,
-        pageable_batches,
-        exchange_on_the_computing_stream,
+        # Activations that are kept on the host, each copied as soon as it is there.
+        each_step(
+            repeat(4, compute(300, "aten::addmm"), call("copy", 200, memory=TO_HOST)),
+            backward(*[[]] * 4),
+            OPTIMIZER,
+        ),
+        each_step(call("copy", 800, memory=FROM_PAGEABLE), train, OPTIMIZER),
+        # NCCL on the stream that computes, as servers of models have it.
+        each_step(repeat(6, compute(300), exchange(150, stream=COMPUTING))),
     ),
     "waited-at-once": (
-        blocking_copy_on_the_side,
+        each_step(
+            repeat(
+                5,
+                compute(300),
+                call("let_wait", SIDE, COMPUTING),
+                call("copy", 250, SIDE, TO_HOST, blocking=True),
+            )
+        ),
         tensor_parallel,
-        synchronous_hooks,
-        weights_gathered_when_needed,
+        # Hooks that let the backward pass wait for each gradient.
+        each_step(FORWARD, backward(*[[exchange(300), WAIT]] * 6), OPTIMIZER),
+        # Weights that are gathered just before their layer needs them.
+        each_step(repeat(6, exchange(250, "AllGather"), WAIT, compute(300))),
     ),
     "launched-after": (
-        exchanged_at_the_end,
-        one_bucket,
-        copied_into_one_bucket,
-        prefetched_behind_the_loss,
-        copied_back_behind_a_wait,
+        each_step(train, repeat(6, exchange(250)), WAIT, OPTIMIZER),
+        # One bucket, which the last gradient fills.
+        each_step(FORWARD, backward(*[[]] * 5, [exchange(1500)]), WAIT, OPTIMIZER),
+        into_a_bucket([20.0] * 6),
+        # A prefetch behind the line that reads the loss.
+        each_step(WAIT_FOR_COPY, train, OPTIMIZER, call("item"), call("copy", 600, SIDE)),
+        # Results that are copied to the host when all is done.
+        each_step(
+            repeat(6, compute(300)),
+            call("synchronize"),
+            repeat(6, call("copy", 100, SIDE, TO_HOST)),
+            call("synchronize", "cudaStreamSynchronize", SIDE),
+        ),
     ),
-    "host-behind": (slow_host, loading_beside_a_copy, python_between_layers),
+    "host-behind": (
+        # Kernels that are shorter than their launches.
+        each_step(
+            call("forward", 8, 15),
+            backward(*[[], [exchange(300)], []] * 2, [], [exchange(300)], time=30),
+            WAIT,
+            OPTIMIZER,
+            host=150,
+        ),
+        # A prefetch in time, and a batch that is decoded before anything is launched.
+        each_step(
+            call("copy", 500, SIDE),
+            call("python", 1500),
+            partial(train, time=10),
+            WAIT_FOR_COPY,
+            OPTIMIZER,
+        ),
+        # Weights that are gathered ahead, while Python prepares the layer that could hide them.
+        each_step(repeat(6, exchange(200, "AllGather"), call("python", 600), compute(60))),
+    ),
     "nothing-left": (
         last_bucket,
-        large_table,
-        more_exchange_than_computation,
+        # A bucket that is nearly all a table's, whose gradient comes last.
+        into_a_bucket([2.0] * 5 + [200.0]),
+        each_step(
+            call("forward", 6, 50), backward(*[[exchange(400)]] * 6, time=100), WAIT, OPTIMIZER
+        ),
         batch_longer_than_a_step,
     ),
-    "every-micro-batch": (no_no_sync, scattered_every_time, two_passes_for_an_update),
-    "slowed": (
-        lambda: slowed_by(2.5, True, 600),
-        lambda: slowed_by(3.0, False, 500),
-        lambda: slowed_by(4.0, True, 400),
+    "every-micro-batch": (
+        each_step(
+            repeat(
+                4,
+                call("forward", 4, 50),
+                backward(*[[exchange(300)]] * 4, time=100),
+                WAIT,
+            ),
+            OPTIMIZER,
+        ),
+        each_step(
+            repeat(3, partial(train, layers=4, time=100), exchange(700, "ReduceScatter"), WAIT),
+            OPTIMIZER,
+        ),
+        # Steps that are marked by the pass, two for an update.
+        partial(write, [two_passes, [*two_passes, OPTIMIZER]] * STEPS),
     ),
-    "": (hidden_buckets, prefetched, last_pass_only),
+    "slowed": (
+        slowed_by(2.5, exchange, WAIT, 600),
+        slowed_by(3.0, prefetch, WAIT_FOR_COPY, 500),
+        slowed_by(4.0, exchange, WAIT, 400),
+    ),
+    "": (
+        # Many small buckets.
+        each_step(call("forward", 12), backward(*[[exchange(100)]] * 12), WAIT, OPTIMIZER),
+        # Each batch while the one before it is computed.
+        each_step(
+            WAIT_FOR_COPY,
+            call("copy", 900, SIDE),
+            train,
+            OPTIMIZER,
+            before=[call("copy", 900, SIDE)],
+        ),
+        # The last of three backward passes only.
+        each_step(train, train, FORWARD, backward(*[[exchange(60)]] * 6), WAIT, OPTIMIZER),
+    ),
 }
 """By reason; without one, what is hidden."""

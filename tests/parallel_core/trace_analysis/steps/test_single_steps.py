@@ -1,11 +1,14 @@
 """A single step is found by its number, holds what it launched, and is cut out of its timeline."""
 
+from pathlib import Path
+
 import pytest
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.steps.figures import launched_in, numbered_step, only_step
+from tests.parallel_core.trace_analysis.made_up_trace import MadeUpTrace
 from tests.parallel_core.trace_analysis.steps.test_steps import steps_of
 from tests.parallel_core.trace_analysis.synthetic import GPU, sorted_by_start
 
@@ -98,3 +101,18 @@ def test_a_step_that_is_not_there_is_refused() -> None:
 def test_annotations_without_numbers_are_no_steps_to_choose_from(names: tuple[str, ...]) -> None:
     with pytest.raises(RequestError, match="no steps with numbers"):
         numbered_step(in_steps(*names), 3)
+
+
+def test_a_host_that_runs_ahead_makes_no_step_unlike_the_others(tmp_path: Path) -> None:
+    # The host takes a millisecond for each of its first four steps, and then waits for the device.
+    trace = MadeUpTrace()
+    start = 0.0
+    for number in range(12):
+        host_time = 1000 if number < 4 else 10_000
+        trace.step(number, start, host_time)
+        launch = trace.call("cudaLaunchKernel", start + 10)
+        trace.kernel("gemm", 100 + 10_000 * number, 9990, launch)
+        start += host_time
+    steps = trace.figures(tmp_path).steps
+    assert steps is not None
+    assert steps.outliers == ()

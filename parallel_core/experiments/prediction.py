@@ -13,20 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from backends.profiling import Timeline
+from backends.profiling import Timeline, TraceFile, timeline_in
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.explanation import about_unknown
-from parallel_core.experiments.runner.guess import (
-    Guess,
-    check_guess,
-    judge,
-    read_guess,
-    what_is_guessed,
-)
+from parallel_core.experiments.runner.guess import Guess, asked_for, judge
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.trace_files import read_timeline
 
 BACKEND_VARIABLE = "PARALLEL_CORE_BACKEND"
 USUAL_BACKEND = "torch"
@@ -121,13 +114,11 @@ def predict(
         metric = metric or declaration.main.name
         means = declaration.metric_named(metric).means
         return Question(experiment, declaration.question, metric, means)
-    value = read_guess(guess) if isinstance(guess, str) else guess
-    guessed = what_is_guessed(value, declaration, metric or "")
-    value = check_guess(value, guessed)
+    value, asked = asked_for(guess, declaration, metric or "")
     backend = backend or os.environ.get(BACKEND_VARIABLE, USUAL_BACKEND)
     command_options = {"backend": backend, **_as_words(options)}
     result, recorded = _run(experiment, command_options, timeline)
-    return Prediction(judge(value, guessed, result), result, recorded)
+    return Prediction(judge(value, asked, result), result, recorded)
 
 
 def _run(
@@ -140,7 +131,7 @@ def _run(
         path = Path(folder) / "trace.json"
         traced = {**options, "trace-if-possible": str(path)}
         result = measure_elsewhere(experiment, traced, MOST_SECONDS)
-        timeline = read_timeline(path) if path.exists() else None
+        timeline = timeline_in(TraceFile(path)) if path.exists() else None
     return result, timeline
 
 

@@ -13,7 +13,7 @@ from backends.profiling.slices import Slice, Trace
 from backends.torch.profiler import timeline_of
 from parallel_core.trace_analysis.trace_files import read_ranks, read_timeline
 
-TRACES = Path(__file__).parent / "traces"
+TRACES = Path(__file__).parents[1] / "traces"
 INCOMPLETE = TRACES / "incomplete"
 
 
