@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +39,9 @@ Kind = Literal["begins", "value", "ends"]
 """What a message is: that the process is there; an answer; that a call is over, with the reason if
 it failed.
 """
+
+THREAD_ENDED = "a worker thread ended with "
+"""How the stacks of a process begin that ended itself because a thread of its backend did."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ def serve(channels: Channels, task: Task, stacks: Path) -> None:
         _limit_growth(task.memory)
     with stacks.open("w") as stacks_file:
         faulthandler.enable(stacks_file)
+        threading.excepthook = partial(_end_with_thread, stacks_file)
         server = _Server(channels.answers, stacks_file)
         server.send("", "begins", None)
         loaded = Loaded(task.load)
@@ -175,6 +180,28 @@ def _limit_growth(size: int) -> None:
         if hard_limit != resource.RLIM_INFINITY:
             limit = min(limit, hard_limit)
         resource.setrlimit(kind, (limit, limit))
+
+
+def _end_with_thread(stacks: TextIO, ended: threading.ExceptHookArgs) -> None:
+    """End this process because one of its threads ended with an error, and write why.
+
+    What the thread should have computed never comes, so whoever waits for it would hang.
+    """
+    frames = traceback.extract_tb(ended.exc_traceback)
+    frames_of_backend = [frame for frame in frames if frame.filename != threading.__file__]
+    place = (frames_of_backend or frames)[0]
+    cause = ended.exc_value
+    while cause is not None and cause.__cause__ is not None:
+        cause = cause.__cause__
+    stacks.seek(0)
+    stacks.truncate()
+    stacks.write(
+        f"{THREAD_ENDED}{type(cause).__name__} (in `{place.name}`, {Path(place.filename).name}, "
+        f"line {place.lineno}), so nothing behind it ran\n"
+    )
+    traceback.print_exception(ended.exc_value, file=stacks, chain=False)
+    stacks.flush()
+    os._exit(1)
 
 
 def _end_with_parent() -> None:

@@ -23,7 +23,7 @@ from time import monotonic
 from typing import Any, final, get_args
 
 from backends.conformance.answers import decoded
-from backends.conformance.serving import Channels, Kind, Task, serve
+from backends.conformance.serving import THREAD_ENDED, Channels, Kind, Task, serve
 from backends.errors import BackendError
 
 BEGINNING_SECONDS = 120.0
@@ -197,13 +197,17 @@ class Worker:
     def _error_of_end(self) -> WorkError:
         """Return the error of a call during which the process has ended.
 
-        The process ends itself if the call takes too long: then it is a HangError.
+        The process ends itself if the call takes too long: then it is a HangError. It also does if
+        a thread ends with an error: then the error says which one.
         """
         self._process.join(PATIENCE)
         how = self._how_it_ended()
         stacks = self._killed()
         if stacks.startswith("Timeout"):
             return HangError("hangs", stacks)
+        if stacks.startswith(THREAD_ENDED):
+            reason, _, its_stack = stacks.partition("\n")
+            return WorkError(reason, its_stack)
         return CrashError(how, stacks)
 
     def _how_it_ended(self) -> str:

@@ -49,6 +49,7 @@ def answers(worker: Worker, what: str, seconds: float = SECONDS) -> list[Any]:
         ("be_killed_by_a_signal_without_a_name", CrashError, r"crashes the process \(signal \d+\)"),
         ("write_garbage", WorkError, "cannot be read"),
         ("write_half_a_line", HangError, "hangs"),
+        ("lose_a_thread", WorkError, "thread ended with ValueError"),
     ],
 )
 def test_whatever_a_process_does_is_an_error_in_time_and_the_next_call_works(
@@ -139,6 +140,7 @@ def test_other_values_are_the_same_after_their_way_and_what_is_none_is_only_a_na
     assert decoded(encoded(value)) == value
     assert decoded(encoded((set(), np.float32(1)))) == (Unreadable("set"), Unreadable("float32"))
     assert decoded(encoded(np.array([None, 1]))).dtype == object
+    assert decoded(encoded(np.array(None))) is None
 
 
 @pytest.mark.parametrize(

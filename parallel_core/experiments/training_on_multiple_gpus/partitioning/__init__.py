@@ -131,10 +131,10 @@ def find_figures(
     for name in divided:
         metric = name.replace(" ", "_").replace("-", "_")
         tasks_at_widths = [tasks[name] for tasks in tasks_by_width]
-        moved_bytes = [float(sum(task.bytes for task in tasks)) for tasks in tasks_at_widths]
-        series[f"bytes {name}"] = tuple(moved_bytes)
+        moved_bytes = [sum(task.bytes for task in tasks) for tasks in tasks_at_widths]
+        series[f"bytes {name}"] = tuple(map(float, moved_bytes))
         trial.found(f"{metric}_bytes", moved_bytes[-1])
-        trial.found(f"{metric}_waits", float(crossings(tasks_by_width[-1][name])))
+        trial.found(f"{metric}_waits", crossings(tasks_by_width[-1][name]))
     trial.described["series"] = series
 
 
