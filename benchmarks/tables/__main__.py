@@ -30,6 +30,7 @@ from benchmarks.tables.benchmarks import (
 )
 from benchmarks.tables.comparisons import comparison_answer, pictures, planted_faults
 from benchmarks.tables.exercises import answer, first_run, trace
+from benchmarks.tables.screens import RESULTS, screens
 
 OF_EXERCISES = (first_run, answer, trace)
 OF_COMPARISONS = (comparison_answer, planted_faults)
@@ -95,6 +96,8 @@ def written() -> Iterator[tuple[Path, str]]:
             yield from (
                 (path.with_name(name), drawn) for name, drawn in pictures(path.parent).items()
             )
+        if path == RESULTS / "comparison.json":
+            yield from screens()
 
 
 def pages() -> Iterator[Path]:

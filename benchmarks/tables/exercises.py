@@ -12,6 +12,7 @@ from backends.registry import title
 from benchmarks.experiments.exercises import NAME
 from benchmarks.harness.findings import read_json, source_of
 from benchmarks.harness.targets import markdown_table
+from benchmarks.tables.screens import answered_anew
 from parallel_core.comparison.storage import read_comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
@@ -30,7 +31,7 @@ WIDTH = 80
 
 
 def first_run(folder: Path) -> str:
-    """Show what a run prints above its answer: that of one process of a comparison."""
+    """Show what a run prints: that of one process of a comparison."""
     measured = read_comparison(folder)
     (cell,) = (
         results
@@ -39,7 +40,7 @@ def first_run(folder: Path) -> str:
     )
     stream = io.StringIO()
     console = terminal_console(file=stream, width=WIDTH, color_system=None)
-    show(cell.valid[0], console, answered=False)
+    show(answered_anew(cell.valid[0]), console)
     source = {"comparison.json": {"machine": {**measured.machine, "utc": measured.utc}}}
     return _printed(stream, source_of(folder, source))
 

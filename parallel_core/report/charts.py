@@ -11,13 +11,11 @@ from statistics import median
 
 from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
-from parallel_core.comparison.cells import Cell
-from parallel_core.comparison.screen import title_of
+from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.declaration import Layer, shown_case
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
-from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import write_point
 from parallel_core.report.plots.bars import Bar, BarsChart
 from parallel_core.report.plots.curves import (
@@ -49,7 +47,7 @@ def metric_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     for analysed in experiment.believed:
         if analysed.metric:
             style = _style_of(analysed.cell)
-            bars.append(_bar(analysed.cell.side, analysed.metric, style, with_bounds))
+            bars.append(_bar(analysed.results.title, analysed.metric, style, with_bounds))
     return BarsChart({"": bars}, figure) if bars else None
 
 
@@ -59,7 +57,7 @@ def case_times_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     for analysed in experiment.believed:
         style = _style_of(analysed.cell)
         for name, interval in analysed.times.items():
-            bar = _bar(analysed.cell.side, interval, style)
+            bar = _bar(analysed.results.title, interval, style)
             groups.setdefault(name, []).append(bar)
     return BarsChart(groups) if groups else None
 
@@ -74,11 +72,18 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
         if not difference.parts:
             continue
         rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in difference.parts.items()]
+        if difference.withheld:
+            # Its bars would show the reasons.
+            rows = []
         bars = [*_stacked(rows), *_stacked([("together", difference.seconds, "total")])]
         if difference.verdict == "too few runs":
             bars = [_without_bounds(bar) for bar in bars]
-        sides = f"{difference.cell.side} against {difference.against.side}"
-        words = "; ".join(filter(None, (difference.in_words, difference.reasons_in_words)))
+        sides = f"{difference.title} against {difference.title_of_other}"
+        words = difference.in_words
+        if difference.reasons_in_words:
+            words += f"; {difference.reasons_in_words}"
+        if difference.withheld:
+            words += f" ({difference.withheld})"
         groups[f"{sides}: {words}"] = bars
     return BarsChart(groups) if groups else None
 
@@ -102,7 +107,7 @@ def layers_chart(experiment: ExperimentAnalysis) -> StackedChart | None:
         parts = []
         for layer, (start, end) in zip(layers, pairwise([0.0, *ends]), strict=True):
             parts.append(Part(layer.name, start / steps, end / steps, layer.style))
-        rows.append(Row(title_of(analysed.results), parts, seconds(ends[-1] / steps)))
+        rows.append(Row(analysed.results.title, parts, seconds(ends[-1] / steps)))
     return StackedChart({"": rows}) if rows else None
 
 
@@ -134,7 +139,7 @@ def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
             for label, name in names.items():
                 style = _style_of(analysed.cell) if label == "measured" else "predicted"
                 bars.append(_bar(label, analysed.metrics[name], style))
-            groups[f"{analysed.cell.side}, {predicted}"] = bars
+            groups[f"{analysed.results.title}, {predicted}"] = bars
     return BarsChart(groups) if groups else None
 
 
@@ -158,7 +163,7 @@ def dispatch_chart(analysis: Analysis) -> StackedChart | None:
                 Part("until all is done", share, 1.0, "compute hollow"),
             ]
             written = f"{seconds(returned)} of {seconds(done)}"
-            row = Row(title_of(analysed.results), parts, written)
+            row = Row(analysed.results.title, parts, written)
             groups.setdefault(cell.experiment, []).append(row)
     return StackedChart(groups, percent) if groups else None
 
@@ -205,27 +210,28 @@ def curves_chart(
     columns = {curves.x_title: [write_point(value, curves.over) for value in swept]}
     for analysed in cells:
         for label, values in analysed.curves.items():
-            heading = ": ".join(filter(None, (analysed.cell.side, label)))
+            heading = ": ".join(filter(None, (analysed.results.title, label)))
             columns[heading] = [with_bounds(value) for value in values]
     rows = zip(*columns.values(), strict=False)
-    panels = {analysed.cell.side: analysed.curves for analysed in cells}
+    panels = {analysed.results.title: analysed.curves for analysed in cells}
     return sweep_chart(curves, swept, panels), (tuple(columns), *rows)
 
 
 def learning_curves(analysis: Analysis, experiment: ExperimentAnalysis) -> CurvesChart | None:
     """Draw the learning curves of all cells over each other; None if there are none."""
     curves = []
-    for cell, result in trained(experiment):
-        colour = f"c{analysis.backends.index(cell.backend) % COLOURS}"
-        dash = DOTTED[0] if cell.engine == "sync" else ""
-        curves.append((Curve(cell.side, colour, (), dash=dash), result))
+    for results in trained(experiment):
+        colour = f"c{analysis.backends.index(results.cell.backend) % COLOURS}"
+        dash = DOTTED[0] if results.cell.engine == "sync" else ""
+        curve = Curve(results.title, colour, (), dash=dash)
+        curves.append((curve, results.valid[0]))
     return learning_chart(curves) if curves else None
 
 
-def trained(experiment: ExperimentAnalysis) -> list[tuple[Cell, Result]]:
-    """Return each cell that trained, with its first result: its other results have equal losses."""
-    first_results = [(analysed.cell, analysed.results.valid[0]) for analysed in experiment.believed]
-    return [(cell, result) for cell, result in first_results if "loss" in result.series]
+def trained(experiment: ExperimentAnalysis) -> list[CellResults]:
+    """Return the results of the cells that trained. The losses of all results of one are equal."""
+    believed = [analysed.results for analysed in experiment.believed]
+    return [results for results in believed if "loss" in results.valid[0].series]
 
 
 def timelines_chart(
@@ -240,7 +246,7 @@ def timelines_chart(
     max_blocks = min(MAX_BLOCKS, MAX_BLOCKS_OF_PAGE // experiments)
     usual = experiment.experiment.drawn_case
     for analysed in experiment.believed:
-        side = analysed.cell.side
+        side = analysed.results.title
         try:
             timeline = timeline_of(analysed.cell)
         except RequestError as error:
@@ -260,5 +266,5 @@ def timelines_chart(
         if timed:
             duration += f" (timed: {seconds(median(timed))})"
         remarks = ", ".join((duration, *overlap_phrases(figures_of(case))))
-        panels.append(Panel(title_of(analysed.results), remarks, lanes))
+        panels.append(Panel(analysed.results.title, remarks, lanes))
     return TimelinesChart(panels) if panels else None, reasons

@@ -138,7 +138,7 @@ def dispatch_fraction(case: str) -> Formula:
 DISPATCH_FRACTION = Metric(
     "dispatch_fraction",
     dispatch_fraction(TEN),
-    title="Control is back after",
+    title="Python continues after",
     means="the share of the multiplications' time after which control returned: near 0 they were "
     "queued",
     limits=(0.0, 1.0),
@@ -163,11 +163,11 @@ DISPATCH_FRACTION = Metric(
 )
 UNFINISHED = Count(
     "unfinished_at_return",
-    "results were not there when their calls had returned",
+    "results were pending when their calls had returned",
     case=TEN,
     tally=unfinished_at_return,
     metric=DISPATCH_FRACTION.name,
-    title="Not there on return",
+    title="Results pending on return",
     bands=(
         Band(
             LOWEST,
@@ -206,7 +206,7 @@ WHEN_CONTROL_RETURNS = (
 
 EXPERIMENT = Experiment(
     name="async",
-    summary="When does control return to Python?",
+    question="Is it faster to wait once, or each time?",
     position=1,
     program=program,
     usual_deviation=0.05,
@@ -224,6 +224,7 @@ EXPERIMENT = Experiment(
         Metric("increment_seconds", title="One tiny operation"),
     ),
     counts=(UNFINISHED, increments.UNFINISHED, increments.MOST_UNFINISHED),
+    answer=increments.once_or_each_time,
     changes=WHEN_CONTROL_RETURNS,
     settings=OF_PRODUCTS,
     queued_case=TEN,

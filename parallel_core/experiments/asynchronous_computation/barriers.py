@@ -284,7 +284,7 @@ LEFT_AFTER_CONVERSIONS = tuple(
 
 EXPERIMENT = Experiment(
     name="barriers",
-    summary="Does waiting for one result wait for all?",
+    question="Does waiting for one result wait for all?",
     position=2,
     exercises=(
         Exercise(

@@ -189,7 +189,7 @@ ALONGSIDE = Count(
     tally=copied_beside_computation,
     alongside=alongside,
     metric=OURS.name,
-    title="Copied beside computing",
+    title="Copied while computing",
     bands=(
         Band(LOWEST, "serial", "No, the copies waited for the computation"),
         Band(IN_PART, "partly", "In part, copies ran beside the computation"),
@@ -207,7 +207,7 @@ THE_BOOK_S_COUNT = replace(
 
 EXPERIMENT = Experiment(
     name="overlap",
-    summary="Do copies hide under computation?",
+    question="Do copies hide under computation?",
     position=2,
     program=program,
     usual_deviation=0.02,

@@ -134,7 +134,7 @@ BESIDE = Count(
     case=TOGETHER,
     tally=begun_beside_another_device,
     metric=SPEEDUP.name,
-    title="Begun beside another",
+    title="Products at the same time",
     bands=(
         Band(LOWEST, "serial", "No, the devices took turns"),
         Band(IN_PART, "partly", "The devices worked at the same time in part"),
@@ -144,7 +144,7 @@ BESIDE = Count(
 
 EXPERIMENT = Experiment(
     name="parallel",
-    summary="Do two devices work at the same time?",
+    question="Do two devices work at the same time?",
     position=1,
     program=program,
     case=TOGETHER,

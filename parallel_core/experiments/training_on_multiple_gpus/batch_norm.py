@@ -324,7 +324,7 @@ def differing(name: str, rounding: str, different: str) -> Metric:
 
 EXPERIMENT = Experiment(
     name="batch-norm",
-    summary="Whose statistics normalise a divided batch?",
+    question="Whose statistics normalise a divided batch?",
     position=7,
     remark="the remark on batch normalization",
     program=program,

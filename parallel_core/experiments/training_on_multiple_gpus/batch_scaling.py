@@ -190,7 +190,7 @@ def efficiency(kind: str, most: float) -> Metric:
 
 EXPERIMENT = Experiment(
     name="batch-scaling",
-    summary="Do larger batches make devices pay?",
+    question="Do larger batches make devices pay?",
     position=4,
     exercises=(Exercise(1, "What does a batch of k times b bring on k devices?"),),
     program=program,

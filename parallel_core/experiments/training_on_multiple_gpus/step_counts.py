@@ -136,7 +136,7 @@ AT_ONCE = Count(
     "steps_on_several_devices",
     "steps had computations of two devices at the same time",
     tally=steps_on_several_devices,
-    title="Steps on both at once",
+    title="Steps at the same time",
     bands=(
         Band(LOWEST, "serial", "No, the devices took turns"),
         Band(IN_PART, "partly", "In some steps, the devices computed at the same time"),

@@ -141,7 +141,7 @@ def test_the_listing_fits_a_terminal_and_loses_nothing(width: int) -> None:
     assert all(len(line) <= width for line in lines)
     for experiment in EXPERIMENTS.values():
         assert any(line.split()[:1] == [experiment.name] for line in lines)
-        assert set(experiment.summary.split()) <= words
+        assert set(experiment.question.split()) <= words
         assert set(experiment.contains) <= words
         for exercise in experiment.exercises:
             assert str(exercise.number) in numbers
@@ -292,7 +292,7 @@ def test_a_notebook_asks_by_name_and_gets_paragraphs() -> None:
         for paragraph in explained_overlap._repr_markdown_().split("\n\n")
         if paragraph.startswith("**")
     ]
-    assert title.startswith("**Overlap: can results travel")
+    assert title == f"**{EXPERIMENTS['overlap'].question}**"
     assert parts == [f"**{heading}.** {texts[0]}" for heading, texts in explained_overlap.parts]
     with pytest.raises(RequestError, match=r"unknown experiment 'overlaps': did you mean overlap"):
         explain("overlaps")

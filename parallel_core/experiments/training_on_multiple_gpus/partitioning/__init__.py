@@ -175,7 +175,7 @@ def check_steps(
 
 EXPERIMENT = Experiment(
     name="partitioning",
-    summary="How is a network best divided?",
+    question="How is a network best divided?",
     position=6,
     remark="the figure of three ways to divide a network",
     program=program,
