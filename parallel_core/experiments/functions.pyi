@@ -39,7 +39,7 @@ def run_barriers(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """Does waiting for one result wait for all?"""
+    """Can Python wait for one result alone?"""
 
 def run_cost_model(
     backend: backends.Backend,

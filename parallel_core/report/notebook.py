@@ -78,6 +78,7 @@ def as_html(result: Result) -> str:
         points=points,
         with_times=with_times,
         quantity=quantity,
+        question=EXPERIMENTS[result.experiment].question,
         framework=framework_in_words(result.backend),
         WHAT_WOULD_CHANGE_IT=WHAT_WOULD_CHANGE_IT,
     )

@@ -258,7 +258,7 @@ def whether_it_predicts(result: Result) -> str:
     )
 
 
-SMALLEST = replace(T2_OVER_T1, name="smallest_t2_over_t1")
+SMALLEST = replace(T2_OVER_T1, name="smallest_t2_over_t1", title="Computing over launching")
 MISSED = Metric(
     "sizes_missed",
     means="at how many sizes the longer of t1 and t2 is not the measured time",

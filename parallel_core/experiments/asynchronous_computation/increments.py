@@ -267,7 +267,7 @@ def find_figures(trial: Trial, model: CostModel, cases: Mapping[str, Case], step
     trial.found(T2_OVER_T1.name, model.t2_over_t1)
     once, each = cases[ONCE], cases[EACH]
     one_increment = replace(once, seconds=tuple(seconds / steps for seconds in once.seconds))
-    trial.found(OVER_PREDICTED.name, exponential(model.log_error(one_increment, steps)))
+    trial.found("measured_over_predicted", exponential(model.log_error(one_increment, steps)))
     trial.found("t1_seconds", model.t1)
     trial.found("t2_seconds", model.t2)
     trial.found("t3_seconds", model.t3)
@@ -398,27 +398,3 @@ T2_OVER_T1 = Metric(
         ),
     ),
 )
-
-OVER_PREDICTED = Metric(
-    "measured_over_predicted",
-    means="the time of increments that are waited for once over what the cost model predicts",
-    about="measured over predicted",
-    bands=(
-        Band(LOWEST, "less", "Increments took less time than issuing and computing one predict"),
-        Band(1 / 1.5, "predicted", "The longer of issuing and computing predicts increments' time"),
-        Band(
-            1.5,
-            "more",
-            "Increments took longer than issuing and computing one predict, so neither sets the "
-            "pace by itself",
-        ),
-    ),
-    said=lambda result: model_is_wrong(result),
-)
-
-
-def model_is_wrong(result: Result) -> bool:
-    """Return whether the cost model predicts another time than was measured; it needs a queue."""
-    if result.backend["engine"] == "sync":
-        return False
-    return result.bands.get(OVER_PREDICTED.name) in ("less", "more")

@@ -206,6 +206,7 @@ BOUND_FRACTION = Metric(
     means=(
         "the least time that any schedule needs over the time taken: 1 is as fast as any could be"
     ),
+    title="Least time over taken",
     limits=(0.0, 1.0),
     bands=(
         Band(LOWEST, "slower", "Slower than the fastest schedule"),
@@ -278,7 +279,9 @@ CHANGES = (
         "A second worker for each queue (--workers 2), which passes over what has to wait.",
     ),
 )
-RANDOM = replace(BOUND_FRACTION, name="random_bound_fraction", about="random graphs")
+RANDOM = replace(
+    BOUND_FRACTION, name="random_bound_fraction", about="random graphs", title="Of random graphs"
+)
 
 EXPERIMENT = Experiment(
     name="dependencies",

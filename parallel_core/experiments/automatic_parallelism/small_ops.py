@@ -213,7 +213,7 @@ def from_which_size(result: Result) -> str:
     small = result.interval(SPEEDUP.name)
     if small is None:
         return ""
-    sizes = result.series["size"]
+    largest_size = result.parameters["sizes"].rpartition(",")[2]
     devices = f"{len(result.backend['devices'])} devices"
     launching = result.interval(LAUNCHING.name)
     because = ""
@@ -224,7 +224,7 @@ def from_which_size(result: Result) -> str:
     if crossing is None:
         longer = Interval(1 / small.estimate, 1 / small.high, 1 / small.low)
         return (
-            f"At no size up to {sizes[-1]:g} x {sizes[-1]:g} for certain: {devices} took "
+            f"At no size up to {largest_size} x {largest_size} for certain: {devices} took "
             f"{with_bounds(longer)} times as long as one for small multiplications{because}."
         )
     largest, where = result.interval(LARGEST.name), result.metrics["largest_speedup_size"]

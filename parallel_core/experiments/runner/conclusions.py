@@ -34,7 +34,7 @@ def conclude(
     changes: Sequence[Change],
     curves: Curves | None = None,
     counts: Sequence[Count] = (),
-    answers: Callable[[Result], str] = lambda _: "",
+    answers: Callable[[Result], str] | None = None,
 ) -> Result:
     """Return the result of a trial; `answers` returns the sentence that answers the question.
 
@@ -165,7 +165,7 @@ def answer_of(
     changes: Sequence[Change],
     result: Result,
     counts: Sequence[Count] = (),
-    answers: Callable[[Result], str] = lambda _: "",
+    answers: Callable[[Result], str] | None = None,
 ) -> Answer:
     """Say what a result means, by its counts and metrics, and what would change the answer.
 
@@ -177,21 +177,33 @@ def answer_of(
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
     by_counts = sentences_of(counts, result)
     if result.disturbances:
-        no_times: Mapping[str, Any] = {"metrics": {}, "metric_intervals": {}, "series": {}}
-        direct = answers(replace(result, **no_times))
-        sentences = [*by_counts, *_no_clock(result)]
-        return Answer(_first(direct, sentences), in_a_quiet_moment(result))
-    direct = answers(result)
-    sentences = [*by_counts, *_sentences_by_clock(metrics, counts, result)]
+        sentences = _without_clock(by_counts, _no_clock(result), result, answers)
+        return Answer(sentences, in_a_quiet_moment(result))
+    direct = answers(result) if answers else ""
+    sentences = (direct, *by_counts, *_sentences_by_clock(metrics, counts, result))
+    # The clock may say again what answers the question.
+    sentences = tuple(dict.fromkeys(filter(None, sentences)))
     if not sentences and _said(metrics, counts, result):
-        sentences = [NOTHING]
+        sentences = (NOTHING,)
     answered = Answered(result, answers_of(metrics, result))
-    return Answer(_first(direct, sentences), _what_would_change(changes, answered))
+    return Answer(sentences, _what_would_change(changes, answered))
 
 
-def _first(direct: str, sentences: Sequence[str]) -> tuple[str, ...]:
-    """Return sentences behind the one that answers the question, if there is one."""
-    return (direct, *sentences) if direct else tuple(sentences)
+def _without_clock(
+    by_counts: Sequence[str],
+    no_clock: Sequence[str],
+    result: Result,
+    answers: Callable[[Result], str] | None,
+) -> tuple[str, ...]:
+    """Return the sentences on a result whose times mean nothing.
+
+    If the question is one of time, they begin with that, unless something else answers it.
+    """
+    if answers is None:
+        return (*by_counts, *no_clock)
+    no_times: Mapping[str, Any] = {"metrics": {}, "metric_intervals": {}, "series": {}}
+    direct = answers(replace(result, **no_times))
+    return (direct, *by_counts, *no_clock) if direct else (*no_clock, *by_counts)
 
 
 def _said(metrics: Sequence[Metric], counts: Sequence[Count], result: Result) -> list[Metric]:

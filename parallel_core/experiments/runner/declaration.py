@@ -105,11 +105,11 @@ class Experiment:
     """The figures; the first one answers the question."""
     counts: tuple[Count, ...] = ()
     """The counts; the first one answers the question."""
-    answer: Callable[[Result], str] = lambda _: ""
-    """A function that answers the question from a result, in a sentence or two with figures.
+    answer: Callable[[Result], str] | None = None
+    """A function that answers a question of time from a result, in a sentence or two with figures.
 
-    The result has no metrics and no series if its times cannot be believed. The answer is empty if
-    the other sentences answer.
+    The result has no metrics and no series if its times cannot be believed; then the answer may be
+    empty.
     """
     changes: tuple[Change, ...] = ()
     """The rules on what would change the answer; the first one that applies is said."""

@@ -171,8 +171,12 @@ class Metric:
         about = self.about if isinstance(self.about, str) else self.about(result)
         if about:
             meaning += f", {about}"
-        is_open = len(self.answers(interval, result)) > 1
-        ending = f"; {_continued(CANNOT_TELL)} which." if is_open else "."
+        answers = self.answers(interval, result)
+        ending = "."
+        if len(answers) > 1:
+            ending = f"; {_continued(CANNOT_TELL)} which."
+        elif not answers and self.bands and self.means:
+            ending = f" ({self.means})."
         return f"{meaning}: {self.write(interval, result)}{ending}"
 
     def write(self, interval: Interval, result: Result) -> str:
@@ -234,6 +238,16 @@ def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> M
     """
     bands = (Band(LOWEST, "slower", slower), Band(0.9, "equal", equal), Band(1.1, "faster", faster))
     return Metric(name, means=means, bands=bands)
+
+
+def answer_by(metric: Metric) -> Callable[[Result], str]:
+    """Return the function that answers an experiment's question by a metric's sentence."""
+
+    def sentence_on(result: Result) -> str:
+        interval = result.interval(metric.name)
+        return "" if interval is None else metric.sentence(interval, result)
+
+    return sentence_on
 
 
 def answers_of(metrics: Sequence[Metric], result: Result) -> dict[str, tuple[Band, ...]]:

@@ -33,7 +33,13 @@ from typing import Annotated, Any
 from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
+from parallel_core.experiments.runner.metrics import (
+    LOWEST,
+    Band,
+    Metric,
+    answer_by,
+    gained_on_devices,
+)
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE
@@ -198,6 +204,7 @@ EXPERIMENT = Experiment(
     # Shares of a batch have no limit, for they may fit better into a core's cache.
     metrics=(SPEEDUP, efficiency(FIXED, math.inf), efficiency(SCALED, 1.0)),
     counts=(replace(AT_ONCE, case="all devices, scaled batch", title=""),),
+    answer=answer_by(SPEEDUP),
     changes=(
         with_queue("devices should work at the same time, and each count for more"),
         LESS_NOISE,

@@ -31,7 +31,7 @@ def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str
 
 def test_a_table_or_json_and_a_guess_that_is_told_last(program: RunProgram, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    done = program(*SMALL, "--guess", "1e6", "--json", str(path))
+    done = program(*SMALL, "--guess", "1e6", "--details", "--json", str(path))
     assert done.returncode in MEASURED, done.stderr
     assert "GFLOP/s on one core\n" in done.stdout
     # One line if the machine was disturbed.

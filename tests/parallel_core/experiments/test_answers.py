@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.conclusions import IMPOSSIBLE_TIMES, answer_of
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Counted, Result
 from tests.parallel_core.report.plots.synthetic_results import TIMED
@@ -24,7 +25,9 @@ def answer(name: str, figures: Mapping[str, Interval], **fields: Any) -> str:
         if math.isfinite(interval.high)
     }
     result: Result = replace(TIMED, metrics=metrics, metric_intervals=bounds, **fields)
-    return EXPERIMENTS[name].answer(result)
+    answers = EXPERIMENTS[name].answer
+    assert answers is not None
+    return answers(result)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +68,20 @@ def test_devices_pay_from_a_size_on_or_at_none(
 ) -> None:
     exact = Interval(256, 256, 256)
     others = {"small_speedup": SLOWER, "largest_speedup": SURELY, "largest_speedup_size": exact}
-    said = answer("small-ops", {**others, **figures}, series={"size": (8.0, 256.0)})
+    said = answer("small-ops", {**others, **figures}, parameters={"sizes": "8,256"})
     assert said.startswith(first_words)
+
+
+def test_without_times_a_question_of_time_is_left_open_first() -> None:
+    experiment = EXPERIMENTS["async"]
+    counted = {experiment.counts[0].name: Counted(10, 10, "a test", (10,))}
+    disturbed = replace(TIMED, counts=counted, problems=("Wrong",), disturbances=("Wrong",))
+    answer = answer_of(
+        experiment.metrics, experiment.changes, disturbed, experiment.counts, experiment.answer
+    )
+    no_clock, by_count = answer.sentences
+    assert no_clock == IMPOSSIBLE_TIMES
+    assert "10 of 10" in by_count
 
 
 def test_tasks_are_right_even_if_their_time_is_not_known() -> None:

@@ -194,6 +194,7 @@ EXPERIMENT = Experiment(
     metrics=(
         Metric(
             bandwidths.ALGBW,
+            title="Sum, GB/s",
             means="GB of the longest vector that all devices sum in a second",
             # If algorithms are compared, that is said instead.
             said=lambda result: SHARDED not in result.metrics,

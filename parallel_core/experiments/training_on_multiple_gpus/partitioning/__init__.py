@@ -36,7 +36,7 @@ import backends
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.formulas import ratio
-from parallel_core.experiments.runner.metrics import speed
+from parallel_core.experiments.runner.metrics import answer_by, speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import network
@@ -173,6 +173,15 @@ def check_steps(
         trial.check("changes of the parameters", changes, expected)
 
 
+ADVANTAGE = speed(
+    "data_parallel_advantage",
+    "Another division was faster than data parallelism on the widest network",
+    "Data parallelism was as fast as the fastest other division on the widest network",
+    "Data parallelism was faster than every other division on the widest network",
+    means="the fastest other division's time over that of a divided batch: above 1 the divided "
+    "batch wins",
+)
+
 EXPERIMENT = Experiment(
     name="partitioning",
     question="How is a network best divided?",
@@ -181,14 +190,7 @@ EXPERIMENT = Experiment(
     program=program,
     case="data parallelism, width 4",
     metrics=(
-        speed(
-            "data_parallel_advantage",
-            "Another division was faster than data parallelism on the widest network",
-            "Data parallelism was as fast as the fastest other division on the widest network",
-            "Data parallelism was faster than every other division on the widest network",
-            means="the fastest other division's time over that of a divided batch: above 1 the "
-            "divided batch wins",
-        ),
+        ADVANTAGE,
         speed(
             "data_parallel_speedup",
             "One device was faster than data parallelism",
@@ -202,6 +204,7 @@ EXPERIMENT = Experiment(
             "Cutting the batch into micro-batches paid",
         ),
     ),
+    answer=answer_by(ADVANTAGE),
     counts=(
         replace(
             AT_ONCE,
