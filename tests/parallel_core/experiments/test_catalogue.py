@@ -28,7 +28,7 @@ from parallel_core.experiments.automatic_parallelism import overlap
 from parallel_core.experiments.explanation import HEADINGS, explanation
 from parallel_core.experiments.runner.declaration import OF_COPIES
 from parallel_core.terminal.explanation import Chosen, show_catalogue
-from parallel_core.terminal.result import show_again
+from parallel_core.terminal.result import command_again
 from tests.parallel_core.comparison.made_up import PLAN
 from tests.parallel_core.experiments.small import small
 from tests.parallel_core.terminal.printed import printed
@@ -85,7 +85,7 @@ def test_the_command_that_repeats_a_run_has_its_sizes(
     experiment, options = EXPERIMENTS[name], small(name)
     result = experiment.run(backend, **options)
     # Such as "Again: parallel-core run overlap --backend numpy".
-    again, *_ = printed(show_again, result, {"backend": "numpy"}).strip().splitlines()
+    again = command_again(result, {"backend": "numpy"})
     _again, _program, _run, _experiment, *words = shlex.split(again)
     parsed = command_of(experiment).make_context(name, words).params
     for size in experiment.calibrated:
