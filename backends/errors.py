@@ -20,12 +20,21 @@ class ComputationError(BackendError):
 def message_of(error: BaseException) -> str:
     """Return an exception's message, or say which error its `__str__` raises.
 
-    The failure itself must not be lost by such an error.
+    The failure itself must not be lost by such an error. Characters that a terminal would obey, or
+    that turn the direction of a text, are written as escapes.
     """
     try:
-        return str(error)
+        message = str(error)
     except BaseException as unreadable:
         return f"no message, for its __str__ raised {type(unreadable).__name__}"
+    return "".join(map(_printable, message))
+
+
+def _printable(character: str) -> str:
+    """Return a character, or its escape if it is neither printable nor a tab or a new line."""
+    if character.isprintable() or character in "\t\r\n":
+        return character
+    return ascii(character)[1:-1]
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:

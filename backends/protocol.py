@@ -256,7 +256,8 @@ class Backend(Protocol):
         devices, and with GPUs the device may be HOST. `out`, a value on that device, is consumed:
         the copy is written to its memory, if the framework writes to values. Its arrays must have
         the shapes and dtypes of `x`; there is no broadcasting and no casting, and anything else is
-        an error: a value that knows to be on another device raises BackendError. Without `out` the
+        an error: a value that knows to be on another device raises BackendError, and so does what
+        is no array of the backend, such as a number. Without `out` the
         copy gets new memory, even if `x` is on that device already.
         """
 
@@ -397,6 +398,14 @@ class BaseBackend:
             if not isinstance(leaf, array):
                 raise BackendError(
                     f"{self.name} sums its arrays, and tuples of them, not {type(leaf).__name__}"
+                )
+
+    def _check_copied(self, x: Any, array: Any) -> None:
+        """Raise BackendError unless a value to be copied is made of arrays of a type."""
+        for leaf in tree_leaves(x):
+            if not isinstance(leaf, array):
+                raise BackendError(
+                    f"{self.name} copies its arrays, and tuples of them, not {type(leaf).__name__}"
                 )
 
     def _devices_of(

@@ -156,19 +156,19 @@ def judge(case: str, one: CellResults, *sides: CellResults) -> tuple[bool, ...] 
     Return whether the first is called different and the second slower, then whether each has the
     right reason; None if invalid processes leave too few for a verdict.
     """
-    loudness = loudness_of((one, *sides))
-    deviation = loudness * EXPERIMENTS[CELL.experiment].usual_deviation
+    noises = loudness_of((one, *sides))
+    noise = noises[CELL.experiment]
     pairs = [in_same_rounds(side, one) for side in sides[:2]]
     same, slower = (
         verdict_on(
-            ratio_interval(of_side.medians(case), of_one.medians(case), deviation),
+            ratio_interval(of_side.medians(case), of_one.medians(case), noise),
             len(of_side.valid),
         )
         for of_side, of_one in pairs
     )
     if "too few runs" in (same, slower):
         return None
-    reasons = [time_difference(side, one, case, loudness=loudness).reasons for side in sides]
+    reasons = [time_difference(side, one, case, noises=noises).reasons for side in sides]
     right = (
         told == truth
         for told, truth in zip(reasons, ((), ("operations",), ("rest",)), strict=False)

@@ -195,6 +195,7 @@ class JAXBackend(BaseBackend):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Enqueue a copy of a value; `out` is checked, and a new value takes its place."""
         place = self._place(device)
+        self._check_copied(x, self._array)
         self._refuse_foreign(x)
         if out is not None:
             self._check_device_of_out(out, device)

@@ -124,6 +124,7 @@ class MXNetBackend(BaseBackend):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Queue the copies of a value's arrays, to new memory or to that of `out`."""
         context = self._context(device)
+        self._check_copied(x, self._array)
         self._refuse_foreign(x)
         try:
             if out is None:

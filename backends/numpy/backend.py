@@ -75,6 +75,7 @@ class NumPyBackend(BaseBackend):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Copy a value at once, to new memory or to that of `out`."""
         self._check_device(device)
+        self._check_copied(x, np.ndarray)
         if out is None:
             return self._compute(tree_map, np.copy, x)
         return self._compute(_overwrite, out, x)

@@ -120,6 +120,7 @@ class CudaStreamsTorch(TorchBackend):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Issue a copy to a stream for copies, or enqueue it if a CPU device takes part."""
         self._compute.named(device)
+        self._check_copied(x, CudaArray | Future)
         source, *other_sources = dict.fromkeys(devices_in(x))
         self._refuse_foreign(source, *other_sources)
         if other_sources:

@@ -86,6 +86,7 @@ class EagerTorch(TorchBackend):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Copy a value now, to new memory or to that of `out`."""
         copy = self._clone.named(device)
+        self._check_copied(x, self._torch.Tensor)
         if self._gpus:
             self._refuse_foreign(x)
             self._check_out(out, device)
@@ -164,8 +165,8 @@ def _clone_to(torch: Any, device: Device, x: Array) -> Array:
 
 def _sum_between_memories(torch: Any, xs: tuple[Array, ...]) -> None:
     """Replace the values, which lie in several memories, by their sum."""
-    check_sum(xs)
-    tree_map(partial(_gather_and_broadcast, torch), *xs)
+    for terms in check_sum(xs):
+        _gather_and_broadcast(torch, *terms)
 
 
 def _gather_and_broadcast(torch: Any, total: Array, *terms: Array) -> None:

@@ -1,7 +1,8 @@
 """What PyTorch's backends do with tensors: make, copy and overwrite them, and sum them in place."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ from backends.errors import BackendError
 from backends.protocol import Array
 from backends.torch.streams.sharing import check_apart, extent, gives_new_memory, overlap
 
+SIGNED: Mapping[str, str] = MappingProxyType(
+    {"torch.uint16": "int16", "torch.uint32": "int32", "torch.uint64": "int64"}
+)
+"""By unsigned dtypes that PyTorch cannot add, signed ones whose sums have the same bits."""
 TORCH_SHARDED_BYTES = 2**21
 """From here on all devices, a shard each, sum faster than only the first one."""
 
@@ -95,8 +100,9 @@ def check_out(out: Array, x: Array) -> None:
 
 def add_into(first: Array, *others: Array) -> Array:
     """Add values to the first one's memory, and return it."""
-    check_sum((first, *others))
-    return tree_map(_add_terms, first, *others)
+    for terms in check_sum((first, *others)):
+        _add_terms(*terms)
+    return first
 
 
 def sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) -> None:
@@ -125,13 +131,27 @@ def sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) 
 def check_sum(xs: Sequence[Array]) -> list[tuple[Array, ...]]:
     """Return the terms of each sum: the arrays at one position of all values.
 
-    Raises ValueError if arrays that are to be summed are unequal, have no sum, or share memory.
+    Unsigned integers are returned as signed ones in the same memory. Raises ValueError if arrays
+    that are to be summed are unequal, have no sum, or share memory.
     """
     terms_of_sums = list(zip(*map(tree_leaves, xs), strict=True))
     for terms in terms_of_sums:
         check_terms(terms)
     check_apart(xs)
-    return terms_of_sums
+    return [tuple(map(_as_signed, terms)) for terms in terms_of_sums]
+
+
+def _as_signed(x: Array) -> Array:
+    """Return a tensor of unsigned integers as one of signed integers in the same memory.
+
+    Their dtypes are those of `SIGNED`; other tensors are returned themselves.
+    """
+    name = SIGNED.get(str(x.dtype))
+    if name is None:
+        return x
+    import torch
+
+    return x.view(getattr(torch, name))
 
 
 def _add_terms(total: Array, *terms: Array) -> Array:

@@ -74,6 +74,7 @@ class WorkerThreadsTorch(TorchBackend):
         """Enqueue a copy on the destination's thread for copies."""
         # The destination's thread copies, so that the source's cores go on computing.
         stream = self.copies.named(device)
+        self._check_copied(x, Future)
         self._refuse_foreign(x)
         if self._copies_by_source:
             # The source's computing thread copies, behind all that was launched there before.

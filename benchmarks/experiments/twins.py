@@ -34,7 +34,7 @@ from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.living_processes import Command, live
 from parallel_core.comparison.plan import Plan
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.differences import ratio_interval
+from parallel_core.measurement.differences import Noise, ratio_interval
 from parallel_core.measurement.fresh_process import measured_in
 from parallel_core.measurement.result import Result
 from parallel_core.system.files import write_json
@@ -114,9 +114,9 @@ def false_differences(twins: Twins, of_all: Sequence[Twins]) -> Iterator[dict[st
     for count in CHOSEN_ROUNDS:
         pairs = different = 0
         for choice in combinations(rounds, count):
-            loudness = loudness_of(chain(*(chosen(others, choice) for others in of_all)))
+            noises = loudness_of(chain(*(chosen(others, choice) for others in of_all)))
             for one, other in combinations(chosen(twins, choice), 2):
-                found = time_difference(one, other, experiment.case, loudness=loudness)
+                found = time_difference(one, other, experiment.case, noises=noises)
                 pairs += 1
                 different += found.verdict in DECIDED
         if pairs:
@@ -135,7 +135,9 @@ def beside_others(twins: Twins, alone: CellResults) -> dict[str, Any]:
     experiment = EXPERIMENTS[alone.cell.experiment]
     times_of_twins = [one.medians(experiment.case) for one in twins]
     beside = [median(times) for times in zip(*times_of_twins, strict=True)]
-    ratio = ratio_interval(beside, alone.medians(experiment.case), experiment.usual_deviation)
+    ratio = ratio_interval(
+        beside, alone.medians(experiment.case), Noise(experiment.usual_deviation)
+    )
     return {"experiment": experiment.name, "beside": [ratio.estimate, ratio.low, ratio.high]}
 
 

@@ -293,7 +293,7 @@ def judged(name: str, fault: Fault, faulty: Sequence[Result], plain: Plain) -> d
     if not results.valid or not others.valid:
         nothing = dict.fromkeys(("seconds", "longer_seconds", "planted_seconds"))
         return {"verdict": "invalid", "named": [], "withheld": "", **nothing}
-    difference = time_difference(results, others, loudness=loudness_of((results, others)))
+    difference = time_difference(results, others, noises=loudness_of((results, others)))
     size = difference.parts.get(fault.part or "")
     return {
         "verdict": difference.verdict,

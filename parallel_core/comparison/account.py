@@ -28,6 +28,7 @@ are named by their part and by no other.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import median
 from types import MappingProxyType
 
@@ -42,7 +43,7 @@ from parallel_core.measurement.confidence_intervals import (
     Interval,
     with_seconds,
 )
-from parallel_core.measurement.differences import Verdict
+from parallel_core.measurement.differences import Noise, Verdict
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.system.machine import WORTH_SAYING
 
@@ -190,25 +191,26 @@ def time_difference(
     other: CellResults,
     case: str = "",
     errors: Mapping[str, float] = MappingProxyType({}),
-    loudness: float = 1.0,
+    noises: Mapping[str, Noise] = MappingProxyType({}),
 ) -> TimeDifference:
     """Compare two believed cells of an experiment by the time of a case, by default its main one.
 
-    `errors` are the frameworks' systematic errors in seconds, `loudness` is that of all cells
-    (`loudness_of`).
+    `errors` are the frameworks' systematic errors in seconds, `noises` are those of all experiments
+    (`loudness_of`); one that is not there has its usual noise.
     """
     case = case or main_case(results, other)
     results, other = in_same_rounds(results, other)
     times, other_times = results.medians(case), other.medians(case)
     time, other_time = median(times), median(other_times)
-    deviation = loudness * EXPERIMENTS[results.cell.experiment].usual_deviation
-    deviations = deviation * time, deviation * other_time
+    name = results.cell.experiment
+    noise = noises.get(name, Noise(EXPERIMENTS[name].usual_deviation))
+    deviations = noise.deviation * time, noise.deviation * other_time
     lost, other_lost = _own_losses(results, other)
 
-    ratio = differences.ratio_interval(times, other_times, deviation)
+    ratio = differences.ratio_interval(times, other_times, noise)
     ratio = Interval(ratio.estimate, ratio.low * (1 - lost), ratio.high / (1 - other_lost))
     verdict = differences.verdict_on(ratio, len(times))
-    seconds = differences.difference_interval(times, other_times, deviations)
+    seconds = differences.difference_interval(times, other_times, deviations, noise.freedom)
     low, high = seconds.low - lost * time, seconds.high + other_lost * other_time
     seconds = Interval(seconds.estimate, low, high)
     account, other_account = account_of(results, case), account_of(other, case)
@@ -216,7 +218,9 @@ def time_difference(
     # A part that only one of the cells has is in the rest of the other.
     if account.keys() == other_account.keys():
         parts = {
-            part: differences.difference_interval(values, other_account[part], deviations)
+            part: differences.difference_interval(
+                values, other_account[part], deviations, noise.freedom
+            )
             for part, values in account.items()
         }
 
@@ -288,22 +292,38 @@ def in_same_rounds(results: CellResults, other: CellResults) -> tuple[CellResult
     return shared(results), shared(other)
 
 
-def loudness_of(cells: Iterable[CellResults]) -> float:
-    """Return by what factor believed cells differ more from round to round than is usual: each from
-    the first one of its experiment.
+def loudness_of(cells: Iterable[CellResults]) -> dict[str, Noise]:
+    """Return by name how much the believed cells of each experiment differ from round to round.
+
+    How loud the machine is, the differences of all cells from the first one of their experiment say
+    together.
     """
-    first_of: dict[str, CellResults] = {}
-    ratios: list[tuple[Sequence[float], float]] = []
+    cells_by_experiment: dict[str, list[CellResults]] = {}
     for results in cells:
-        first = first_of.setdefault(results.cell.experiment, results)
-        case = main_case(first, results)
-        one, other = in_same_rounds(results, first)
-        times, other_times = one.medians(case), other.medians(case)
-        if results is not first and times and other_times:
-            usual = EXPERIMENTS[results.cell.experiment].usual_deviation
-            of_rounds = np.divide(times, other_times).tolist()
-            ratios.append((of_rounds, math.sqrt(2) * usual))
-    return differences.loudness(ratios)
+        cells_by_experiment.setdefault(results.cell.experiment, []).append(results)
+    from_first: list[tuple[Sequence[float], float]] = []
+    for name, (first, *others) in cells_by_experiment.items():
+        usual = EXPERIMENTS[name].usual_deviation
+        from_first += [(_ratios(results, first), math.sqrt(2) * usual) for results in others]
+    loudness = differences.loudness(from_first)
+
+    noises: dict[str, Noise] = {}
+    for name, of_experiment in cells_by_experiment.items():
+        pairs = [_ratios(results, other) for results, other in combinations(of_experiment, 2)]
+        expected = loudness * EXPERIMENTS[name].usual_deviation
+        noises[name] = differences.noise_of_experiment(pairs, len(of_experiment), expected)
+    return noises
+
+
+def _ratios(results: CellResults, other: CellResults) -> Sequence[float]:
+    """Return the ratios of two cells' times in the rounds of both; none without a common case."""
+    case = main_case(other, results)
+    results, other = in_same_rounds(results, other)
+    times, other_times = results.medians(case), other.medians(case)
+    if not times or not other_times:
+        return ()
+    ratios: list[float] = np.divide(times, other_times).tolist()
+    return ratios
 
 
 def _reasons(difference: Interval, parts: Mapping[str, Interval], least: float) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from parallel_core.measurement.confidence_intervals import (
     Interval,
     median_interval,
 )
+from parallel_core.measurement.differences import Noise
 from parallel_core.measurement.result import Answer, Result
 from parallel_core.measurement.sweep import labelled
 from parallel_core.system.formatting import listed
@@ -186,9 +187,9 @@ def analyse(comparison: Comparison) -> Analysis:
     follow.
     """
     believed = [results for results in comparison.cells if assess(results)[0] == "measured"]
-    loudness = loudness_of(believed)
+    noises = loudness_of(believed)
     experiments = tuple(
-        _analyse_experiment(EXPERIMENTS[name], comparison.of(name), loudness)
+        _analyse_experiment(EXPERIMENTS[name], comparison.of(name), noises)
         for name in comparison.experiments
     )
     return Analysis(comparison, experiments, _conclusions(comparison, experiments))
@@ -218,7 +219,7 @@ def _conclusions(
 
 
 def _analyse_experiment(
-    experiment: Experiment, all_results: Sequence[CellResults], loudness: float
+    experiment: Experiment, all_results: Sequence[CellResults], noises: Mapping[str, Noise]
 ) -> ExperimentAnalysis:
     assessments = {results.cell: assess(results) for results in all_results}
     believed = {
@@ -238,7 +239,7 @@ def _analyse_experiment(
     pairs_of_engines = _against_first_of_group(compared, lambda cell: cell.backend)
     all_pairs = dict.fromkeys((*against_first, *pairs_of_frameworks, *pairs_of_engines))
     difference_of = {
-        (cell, other): time_difference(believed[cell], believed[other], case, errors, loudness)
+        (cell, other): time_difference(believed[cell], believed[other], case, errors, noises)
         for cell, other in all_pairs
     }
     from_first = {cell: difference_of[cell, first] for cell, first in against_first}

@@ -102,7 +102,7 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
     before, after = (
         {one.cell: (one, *assess(one)) for one in comparison.cells} for comparison in (old, new)
     )
-    loudness = loudness_of(
+    noises = loudness_of(
         results
         for cells in (before, after)
         for results, state, _ in cells.values()
@@ -122,7 +122,7 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
                     NewMeaning(cell, EXPERIMENTS[cell.experiment].main.name, was, is_now)
                 )
             changes += [
-                time_difference(new_results, old_results, case, loudness=loudness)
+                time_difference(new_results, old_results, case, noises=noises)
                 for case in new_results.case_names
                 if old_results.medians(case)
             ]

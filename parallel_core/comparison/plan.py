@@ -12,7 +12,7 @@ from backends.registry.variants import framework_of, variants_of_compared
 from parallel_core.comparison.cells import OWN_ENGINE, Cell
 from parallel_core.comparison.storage import trace_path
 from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
-from parallel_core.experiments.runner.counts import REPETITIONS
+from parallel_core.experiments.runner.counting import REPETITIONS
 from parallel_core.measurement.fresh_process import measuring_command
 
 FIRST = 1

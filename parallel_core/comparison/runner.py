@@ -21,6 +21,7 @@ from parallel_core.system.errors import REFUSED
 from parallel_core.system.machine import describe_machine
 
 NOT_A_RESULT = "gave something else than the result that was asked for"
+NO_RESULT = "ended by itself, with status 0, before it gave a result"
 Chosen: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Values of parameters, by experiment."""
 OnResult: TypeAlias = Callable[[tuple[Ran, ...]], object]
@@ -87,7 +88,10 @@ def _ran(plan: Plan, cells: Process, process: Living, turn: int) -> Ran:
     outcome = process.outcome
     if outcome is not None and len(measured) < len(cells):
         # The next one was running when the process ended.
-        reason = NOT_A_RESULT if outcome.status == 0 else outcome.reason(process.command.deadline)
+        reason = outcome.reason(process.command.deadline)
+        if outcome.status == 0:
+            printed = [line for line in process.output.splitlines() if line.strip()]
+            reason = NOT_A_RESULT if len(printed) > len(measured) else NO_RESULT
         failure = FailedRun(turn, reason, refused=outcome.status == REFUSED)
         failures = {cells[len(measured)]: failure}
     return Ran(measured, failures, process.loading, process.seconds)

@@ -11,7 +11,7 @@ from math import sqrt
 import numpy as np
 
 from backends import HOST, Array, Device
-from parallel_core.experiments import workloads
+from parallel_core.experiments import probing, workloads
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.timing import Timing
@@ -171,8 +171,9 @@ def _size_to_copy(destination: Callable[[Trial], Device], timings: float, trial:
     share = workloads.seconds_of_one(trial, size, 1) / copying
     if share < 1:
         size, rule = round(size / share / 8) * 8, "equal-parts"
-    if size >= workloads.LARGEST_SIZE:
-        return Choice(workloads.LARGEST_SIZE, "largest")
+    largest_of_all = min(workloads.LARGEST_SIZE, probing.largest_size(trial))
+    if size >= largest_of_all:
+        return Choice(largest_of_all, "largest")
     return Choice(size, rule)
 
 
@@ -211,7 +212,7 @@ def _seconds_of_a_copy(
     buffers = buffers_in_turn(trial, size, device)
     copy = copies_of(trial, results, device, buffers, copies, source).launch
     copy()
-    issued, done = workloads.median_timing(trial, copy)
+    issued, done = probing.median_timing(trial, copy)
     count = copies * len(results)
     if trial.backend.engine == "sync":
         # Without a queue the copy is over when it is issued.

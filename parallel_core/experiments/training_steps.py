@@ -233,7 +233,7 @@ def time_units(
     for number, unit in enumerate(units):
         probe.time(UNIT.format(number), unit, bare=())
     if beside and len(units) > 1:
-        time_beside(probe, *units)
+        time_beside(probe, UNIT.format(0), *units)
     # A unit is a new function: a framework that compiles it takes long for the first launch.
     return probe.run(1.0)
 

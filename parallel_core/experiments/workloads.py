@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from numbers import Real
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from backends import Array, Backend, Device, Ops
+from parallel_core.experiments import probing
 from parallel_core.experiments.runner.formulas import Times, Values
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.parameters import Choice
@@ -23,7 +23,6 @@ from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.task_graph import Task
-from parallel_core.measurement.timing import Timing, measure
 
 MULTIPLICATIONS = 25
 """The multiplications on a device at the most: engines bound what may be in flight, JAX to 32."""
@@ -33,10 +32,8 @@ ROUNDS_SHARE = 0.6
 """The share of the budget for the fewest rounds; choosing sizes and checking need the rest."""
 MOST_IN_UNIT = 500
 """The most operations in one unit: to compile it may take milliseconds for each of them."""
-PROBED_SIZE, PROBED_MULTIPLICATIONS, PROBES = 256, 5, 8
-"""A size is chosen from 8 timings of 5 multiplications; `size_up_to` takes this size for them."""
-FEW_PROBES = 3
-"""The number of timings if they take long."""
+PROBED_SIZE, PROBED_MULTIPLICATIONS = 256, 5
+"""A size is chosen from timings of 5 multiplications; `size_up_to` takes this size for them."""
 BESIDE = "multiplications beside the rest"
 LARGEST_SIZE = 8192
 COUNTED_SIZE = 640
@@ -123,30 +120,20 @@ def seconds_of_one(trial: Trial, size: int, count: int = PROBED_MULTIPLICATIONS)
     """Measure the seconds of one multiplication on the first device, from launches of `count`.
 
     They are the median of a few timings and not the fastest: what is chosen by them must fit into
-    the budget on a busy machine too.
+    the budget on a busy machine too. They are no fewer than any device takes.
     """
     x = trial.normal(size, trial.devices[0])
     # The first call compiles, and sets up what later calls find there.
     trial.backend.launch(trial.backend.ops.matmul, x, x)
-    _, done = median_timing(trial, partial(multiplied, trial, x, count))
-    return done / count
-
-
-def median_timing(trial: Trial, launch: Callable[[], object]) -> Timing:
-    """Time a launch a few times; return the median seconds until it was issued, and until done.
-
-    The caller has warmed up the devices.
-    """
-    timings = [measure(trial.backend, launch) for _ in range(FEW_PROBES)]
-    if sum(done for _, done in timings) < RUN_SECONDS / 2:
-        timings += [measure(trial.backend, launch) for _ in range(PROBES - FEW_PROBES)]
-    median_issued = median(issued for issued, _ in timings)
-    median_done = median(done for _, done in timings)
-    return median_issued, median_done
+    _, done = probing.median_timing(trial, partial(multiplied, trial, x, count))
+    return max(done / count, probing.least_seconds(trial, size))
 
 
 def size_for(trial: Trial, seconds: float, count: int) -> int:
-    """Choose the size, a multiple of 8, at which `count` multiplications take about `seconds`."""
+    """Choose the size, a multiple of 8, at which `count` multiplications take about `seconds`.
+
+    It is smaller if the matrices would take too much of the free memory.
+    """
     size = 128
     # The time grows roughly with the cube of the size. The second and third estimates correct the
     # first one.
@@ -154,7 +141,7 @@ def size_for(trial: Trial, seconds: float, count: int) -> int:
         tell("choosing a size", estimate / 3)
         factor = seconds / (count * seconds_of_one(trial, size))
         eighths = round(size * factor ** (1 / 3) / 8)
-        size = max(8, 8 * eighths)
+        size = min(max(8, 8 * eighths), probing.largest_size(trial))
     return size
 
 
@@ -223,9 +210,10 @@ def doublings(last: int) -> tuple[int, ...]:
     return numbers
 
 
-def time_beside(trial: Trial, *works: Work) -> None:
+def time_beside(trial: Trial, first: str, *works: Work) -> None:
     """Register the case of waiting for the first work while the other works go on beside it.
 
+    `first` is the name of the case of the first work alone, which this cannot be faster than.
     Without a queue nothing is registered.
     """
     if trial.backend.engine == "async":
@@ -233,7 +221,7 @@ def time_beside(trial: Trial, *works: Work) -> None:
         def wait_for_first(launched: list[Any]) -> None:
             trial.backend.wait(launched[0])
 
-        trial.time(BESIDE, *works, until=wait_for_first, bare=())
+        trial.time(BESIDE, *works, until=wait_for_first, parts=(first,), bare=())
 
 
 def price_of_overlap(together: str) -> Metric:

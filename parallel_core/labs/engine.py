@@ -151,6 +151,7 @@ class Engine(BaseBackend):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         if device not in self.devices:
             raise BackendError(f"{self.name} has no device {device}")
+        self._check_copied(x, Future)
         reads, targets = _futures(x), _futures(out)
 
         def work() -> Any:

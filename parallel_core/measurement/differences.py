@@ -7,7 +7,8 @@ Two or three pairs hardly tell how far they lie apart, so their variance is mode
 averaged with the variance that is usual for the experiment, each weighted by its degrees of freedom
 (Smyth 2004, Linear models and empirical Bayes methods for assessing differential expression in
 microarray experiments). How loud this machine is, all cells of the comparison say together: the
-usual deviation is multiplied by their `loudness`. One pair tells nothing.
+usual deviation is multiplied by their `loudness`. An experiment whose own cells lie clearly farther
+apart than that is judged by them instead (`noise_of_experiment`). One pair tells nothing.
 
 One process in fifty is disturbed far beyond the others. Of four pairs or more the farthest one is
 moved in, so that it does not hide what the rest show.
@@ -20,7 +21,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean, median, variance
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -41,6 +42,16 @@ An experiment may have one of its own; `python -m benchmarks.harness.deviations`
 """
 USUAL_FREEDOM = 2.0
 """The degrees of freedom of the usual deviation: how much it weighs beside that of the pairs."""
+FREEDOM_IN_EXPERIMENT = 3.0
+"""The degrees of freedom of the deviation that is usual in one experiment: its cells are more alike
+than those of several (2.0 to 4.6 in four published experiments).
+"""
+CLEARLY_NOISIER = 1.5
+"""An experiment is judged by its own deviation if that is so many times the expected one."""
+COUNTS_OF_OTHERS = 0.75
+"""How much a degree of freedom of the experiment's other cells counts beside those of a pair: the
+pair is part of the experiment's deviation too.
+"""
 LEAST_SHARE_OF_USUAL = 0.1
 """A deviation below this share of the usual one is chance, and counts as this share."""
 FEWEST_PROCESSES = 2
@@ -56,33 +67,48 @@ VARIANCE_OF_MEDIAN = math.pi / 2
 """The variance of the median of normal values over that of their mean is at most this."""
 
 
+class Noise(NamedTuple):
+    """How far apart the logarithms of a cell's times are expected to lie in several processes."""
+
+    deviation: float = USUAL_DEVIATION
+    """Their standard deviation."""
+    freedom: float = USUAL_FREEDOM
+    """The degrees of freedom of the deviation: how much it weighs beside that of the pairs."""
+
+
+USUAL_NOISE = Noise()
+
+
 def ratio_interval(
-    values: Sequence[float], others: Sequence[float], deviation: float = USUAL_DEVIATION
+    values: Sequence[float], others: Sequence[float], noise: Noise = USUAL_NOISE
 ) -> Interval:
     """Return the ratio `values` / `others` of two cells in the same rounds, with its interval.
 
-    It is the median of the rounds' ratios. All values are positive. `deviation` is the usual one of
-    the logarithms of a cell's values.
+    It is the median of the rounds' ratios. All values are positive.
     """
     logarithms = np.log(values).tolist(), np.log(others).tolist()
-    return exponential(difference_interval(*logarithms, (deviation, deviation)))
+    deviations = noise.deviation, noise.deviation
+    return exponential(difference_interval(*logarithms, deviations, noise.freedom))
 
 
 def difference_interval(
-    values: Sequence[float], others: Sequence[float], deviations: tuple[float, float]
+    values: Sequence[float],
+    others: Sequence[float],
+    deviations: tuple[float, float],
+    freedom_of_usual: float = USUAL_FREEDOM,
 ) -> Interval:
     """Return the difference `values` − `others` of two cells in the same rounds, with its interval.
 
     It is the median of the rounds' differences, and unbounded if there is one round. `deviations`
-    are the usual ones of the two cells, in the values' unit.
+    are the usual ones of the two cells, in the values' unit, with their degrees of freedom.
     """
     pairs = [value - other for value, other in zip(values, others, strict=True)]
     count, estimate = len(pairs), median(pairs)
     if count < FEWEST_PROCESSES:
         return Interval(estimate, -math.inf, math.inf)
-    freedom = USUAL_FREEDOM + count - 1
+    freedom = freedom_of_usual + count - 1
     usual_variance = sum(deviation**2 for deviation in deviations)
-    moderated = (USUAL_FREEDOM * usual_variance + (count - 1) * _variance(pairs)) / freedom
+    moderated = (freedom_of_usual * usual_variance + (count - 1) * _variance(pairs)) / freedom
     # The median of two values is their mean.
     of_median = moderated / count * (1.0 if count == 2 else VARIANCE_OF_MEDIAN)
     reach = student_t(freedom) * math.sqrt(of_median)
@@ -126,6 +152,28 @@ def loudness(cells: Iterable[tuple[Sequence[float], float]]) -> float:
     if not logarithms:
         return 1.0
     return math.exp(mean(logarithms) / 2) * (1 + 2 / freedoms)
+
+
+def noise_of_experiment(
+    pairs: Iterable[Sequence[float]], cells: int, expected_deviation: float
+) -> Noise:
+    """Return the noise of an experiment from the ratios of times of all pairs of its cells.
+
+    It is the expected one, unless the pairs lie clearly farther apart. Then it is theirs, and for a
+    pair it has the degrees of freedom of the other cells: of two cells there are none.
+    """
+    variances: list[float] = []
+    fewest_rounds = 0
+    for ratios in pairs:
+        if len(ratios) >= FEWEST_PROCESSES:
+            variances.append(_variance(np.log(ratios).tolist()))
+            fewest_rounds = min(fewest_rounds or len(ratios), len(ratios))
+    # The ratio of two cells varies twice as much as a cell.
+    own_deviation = math.sqrt(mean(variances) / 2) if variances else 0.0
+    if own_deviation <= CLEARLY_NOISIER * expected_deviation:
+        return Noise(expected_deviation, FREEDOM_IN_EXPERIMENT)
+    freedom_of_others = COUNTS_OF_OTHERS * (cells - 2) * (fewest_rounds - 1)
+    return Noise(own_deviation, min(FREEDOM_IN_EXPERIMENT, freedom_of_others))
 
 
 def logarithm_bias(freedom: float) -> float:

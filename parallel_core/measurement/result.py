@@ -136,6 +136,10 @@ class Counted:
     """The share of the copies' time during which something was computed, the median of the
     repetitions; None if nothing is copied. Load stretches it.
     """
+    running: float | None = None
+    """The share of the operations' time in which threads ran, or were ready to run and had no core:
+    in the rest they waited for each other. None if that is not known.
+    """
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from backends import Array, Backend
+from backends.arrays import tree_leaves
 from parallel_core.measurement import turns
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
@@ -75,12 +76,16 @@ def if_repeatable(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
 
 
 def measure(
-    backend: Backend, fn: Callable[[], Any], until: Callable[[Any], object] | None = None
+    backend: Backend,
+    fn: Callable[[], Any],
+    until: Callable[[Any], object] | None = None,
+    read: bool = False,
 ) -> Timing:
     """Run `fn` once on idle devices and return its timing.
 
     It ends when all is done, or when `until` has returned for the result of `fn`. The result is
-    kept, and all is done, before the timing is returned.
+    kept, and all is done, before the timing is returned. With `read` the arrays of the result are
+    read before that, which waits for them even if `waitall` does not.
     """
     backend.waitall()
     start = perf_counter()
@@ -92,8 +97,37 @@ def measure(
         until(result)
     done = perf_counter()
     backend.waitall()
+    if read:
+        _read(backend, result)
     del result
     return dispatched - start, done - start
+
+
+def reading_seconds(backend: Backend, fn: Callable[[], Any], waits: bool) -> float:
+    """Run `fn`, wait for all, and return the seconds that reading the arrays of its result takes.
+
+    With `waits` each array is waited for before.
+    """
+    backend.waitall()
+    result = fn()
+    if waits:
+        for array in _arrays(result):
+            backend.wait(array)
+    backend.waitall()
+    start = perf_counter()
+    _read(backend, result)
+    return perf_counter() - start
+
+
+def _read(backend: Backend, result: Any) -> None:
+    """Read the arrays of a result."""
+    for array in _arrays(result):
+        backend.to_numpy(array)
+
+
+def _arrays(result: Any) -> list[Array]:
+    """Return the arrays of a result, without what launches return in place of one."""
+    return [leaf for leaf in tree_leaves(result) if leaf is not None]
 
 
 @final
@@ -156,6 +190,7 @@ def interleave(
     warmups: int = 1,
     budget: float = math.inf,
     fewest: int = 0,
+    settle: Callable[[], object] = lambda: None,
 ) -> tuple[Case, ...]:
     """Take every case's timing in turn (A B C, C B A, …), so that a drift affects all alike.
 
@@ -163,7 +198,8 @@ def interleave(
     always met by the same other one. The first `warmups` rounds are not counted: their times are
     the cases' `warmup_seconds`. There are fewer rounds, but one at least, if another one would take
     more than the budget of seconds, judging by the last one. What a warm-up takes beyond a round,
-    and compiling wherever it happens, are not part of the budget.
+    and compiling wherever it happens, are not part of the budget. `settle` ends a round: it returns
+    when all is done that the cases launched, so that a round takes what it costs.
 
     If other processes took time of the cores, more rounds follow (see MOST_ROUNDS) until enough are
     undisturbed or the budget is spent, and those count in which they took least: which ones these
@@ -196,6 +232,7 @@ def interleave(
             for number, name in enumerate(backwards if done % 2 else forwards):
                 tell(name, min(1.0, (done + number / len(cases)) / (warmups + rounds)))
                 timings[name].append(cases[name]())
+            settle()
             seconds_of_round = working_clock() - began
             if done == warmups:
                 # What else is done once, in a warm-up: that counts as no more than a round.

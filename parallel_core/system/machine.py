@@ -27,7 +27,9 @@ from parallel_core.system.formatting import figure, percent
 ROOT = Path(__file__).resolve().parents[2]
 MAX_GIT_SECONDS = 5.0
 CONTROL_GROUP = Path("/sys/fs/cgroup")
-"""The folder of a container's own limits (Linux, "Control Group v2")."""
+"""The folder of a container's own limits."""
+QUOTA_FILES = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
+"""The files of a limit on computing, in version 2 of control groups and in version 1."""
 STATISTICS = Path("/proc/stat")
 PRESSURE = Path("/proc/pressure/cpu")
 PROCESSORS = Path("/proc/cpuinfo")
@@ -53,6 +55,7 @@ def describe_machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": available_cores(),
         "core_numbers": core_numbers(),
+        "usable_cores": usable_cores(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": platform.platform(),
         "parallel_core": package_version(),
@@ -65,12 +68,17 @@ def describe_machine() -> dict[str, Any]:
 
 def processor_quota() -> float | None:
     """Return the number of cores whose time a container may use; None if there is no limit."""
-    try:
-        # The microseconds of computing in each period. Without a limit the file says `max`.
-        quota, period = (CONTROL_GROUP / "cpu.max").read_text().split()
-        return int(quota) / int(period)
-    except (OSError, ValueError):
-        return None
+    for files in QUOTA_FILES:
+        try:
+            # The microseconds of computing in each period, of both in one file or in two.
+            texts = [(CONTROL_GROUP / file).read_text() for file in files]
+            quota, period = map(int, " ".join(texts).split())
+        except (OSError, ValueError):
+            # The file is not there, or says `max`: there is no limit.
+            continue
+        if quota > 0:
+            return quota / period
+    return None
 
 
 def usable_cores() -> float:
@@ -78,6 +86,19 @@ def usable_cores() -> float:
     cores = float(available_cores())
     quota = processor_quota()
     return min(cores, quota) if quota else cores
+
+
+def free_memory() -> int:
+    """Return the bytes that this process may still take; without Linux's /proc, of all memory."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        free = _kibibytes(Path("/proc/meminfo"), "MemAvailable") * 1024
+        # A container without a limit says `max`.
+        limit = int((CONTROL_GROUP / "memory.max").read_text())
+        taken = int((CONTROL_GROUP / "memory.current").read_text())
+        return max(0, min(free, limit - taken))
+    except (OSError, KeyError, ValueError):
+        return free
 
 
 def peak_memory_growth(fn: Callable[[], object]) -> int | None:

@@ -170,11 +170,16 @@ def _chosen_rows(count: int, most: int) -> Sequence[int]:
 def _timings(result: Result, most_rows: int) -> Table:
     """Return the table of the times of cases: the share after which Python continues, and all."""
     table = table_of("", "", "Python continues", "all done", "spread")
-    cases = result.cases
-    if len(cases) > most_rows:
-        # What is compared with the first cases mostly comes last.
-        cases = (*cases[: most_rows // 2], *cases[-most_rows // 2 :])
-    for case in cases:
+    experiment = EXPERIMENTS[result.experiment]
+    shown = {experiment.case, experiment.queued_case}
+    for case in result.cases:
+        if case.name in shown:
+            shown |= set(case.parts)
+    important_first = sorted(result.cases, key=lambda case: case.name not in shown)
+    names = [case.name for case in important_first[:most_rows]]
+    for case in result.cases:
+        if case.name not in names:
+            continue
         spread = f"± {percent(case.spread)}" if len(case.seconds) > 1 else "once"
         share = case.dispatch_median / case.median
         written = percent(share) if share >= LEAST_PERCENT else f"< {percent(LEAST_PERCENT)}"

@@ -12,7 +12,7 @@ from typing import get_type_hints
 
 import parallel_core
 from parallel_core.experiments import EXPERIMENTS, Experiment
-from parallel_core.experiments.runner.counts import REPETITIONS
+from parallel_core.experiments.runner.counting import REPETITIONS
 
 STUB = Path(parallel_core.__file__).parent / "experiments" / "functions.pyi"
 BEGIN = "# Written by `python -m tests.parallel_core.test_stub`:\n"

@@ -55,6 +55,7 @@ class Future:
         "_announced",
         "_awaited",
         "_error",
+        "_indexed",
         "_readers",
         "args",
         "device",
@@ -88,6 +89,8 @@ class Future:
         """The futures whose values share memory with this one's, this one included."""
         self._announced: dict[ItemPath, Any] | None = None
         self._awaited: dict[ItemPath, threading.Lock] | None = None
+        self._indexed: set[ItemPath] | None = None
+        """The items that were asked for before the value was ready."""
 
     @property
     def root(self) -> "Future":
@@ -163,6 +166,24 @@ class Future:
         except Exception as error:
             raise Failure(error, self.device) from error
 
+    def wrong_index(self, value: Any) -> Failure | None:
+        """Return the failure of an item that was asked for, and that the value, which is about to
+        be set, does not have; None if it has all of them.
+        """
+        for path in tuple(self._indexed or ()):
+            try:
+                reduce(getitem, path, value)
+            except Exception as error:
+                return Failure(error, self.device)
+        return None
+
+    def _note_index(self, path: ItemPath) -> None:
+        """Note that an item is asked for, which the task of a pending value checks when it ends."""
+        if self.end.locked():
+            if self._indexed is None:
+                self._indexed = set()
+            self._indexed.add(path)
+
     def _is_missing(self, path: ItemPath) -> bool:
         """Return whether neither the item, nor the value, nor an error is there."""
         if self._announced is not None and path in self._announced:
@@ -203,7 +224,9 @@ class Future:
                 lock.release()
 
     def __getitem__(self, index: int) -> "Future":
-        return _Item(self, (_whole_number(index),))
+        path = (_whole_number(index),)
+        self._note_index(path)
+        return _Item(self, path)
 
     def __repr__(self) -> str:
         state = "pending" if self.end.locked() else "done"
@@ -252,7 +275,9 @@ class _Item(Future):
         return self._parent.item(self.path)
 
     def __getitem__(self, index: int) -> Future:
-        return _Item(self._parent, (*self.path, _whole_number(index)))
+        path = (*self.path, _whole_number(index))
+        self._parent._note_index(path)
+        return _Item(self._parent, path)
 
     def __repr__(self) -> str:
         return f"<item {'.'.join(map(str, self.path))} of {self._parent!r}>"

@@ -326,6 +326,12 @@ def _serve(
                 may_share = wait_for_turn is None and not getattr(fn, "new_memory", False)
                 if may_share and share_memory(result, values):
                     link(future, result, futures_in(*args))
+            # Nobody may ever read an item that is missing: waiting for everything tells of it.
+            wrong_index = future.wrong_index(result)
+            owner = stream() if wrong_index is not None else None
+            if owner is not None and owner.failure is None:
+                owner.failure = wrong_index
+            del owner, wrong_index
             future.set_result(result)
         except BaseException as error:
             failure = error if isinstance(error, Failure) else Failure(error, device)

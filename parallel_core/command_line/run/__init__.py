@@ -25,7 +25,7 @@ from parallel_core.command_line.run.side_by_side import run_side_by_side
 from parallel_core.doctor.gpus import ask_driver
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.explanation import about_unknown, explanation
-from parallel_core.experiments.runner.counts import REPETITIONS
+from parallel_core.experiments.runner.counting import REPETITIONS
 from parallel_core.experiments.runner.guess import read_guess
 from parallel_core.experiments.runner.parameters import MOST
 from parallel_core.measurement.result import Result

@@ -60,9 +60,10 @@ SIZE = Chosen(
 STEPS = Chosen("Number of increments. Default: 10000, or what the budget allows.")
 
 
+TO_NUMBER = "to a number"
 CONVERSIONS: Mapping[str, Callable[[Backend, Array], object]] = {
     "to NumPy": lambda backend, x: backend.to_numpy(x),
-    "to a number": lambda backend, x: float(backend.to_numpy(backend.launch(backend.ops.total, x))),
+    TO_NUMBER: lambda backend, x: float(backend.to_numpy(backend.launch(backend.ops.total, x))),
     "to text": lambda backend, x: str(backend.to_numpy(x)),
 }
 """Conversions, which wait for a result without saying so. The number is the sum of a matrix."""
@@ -174,7 +175,12 @@ UNFINISHED = Count(
             "not-queued",
             "No, nothing was queued: each call returned when its result was there",
         ),
-        Band(IN_PART, "partly", "Some multiplications were queued"),
+        Band(
+            IN_PART,
+            "partly",
+            "In part, the multiplications were queued, and the other calls returned when their "
+            "results were there",
+        ),
         Band(MOSTLY, "queued", "Yes, the multiplications were queued"),
     ),
 )

@@ -44,6 +44,7 @@ from backends import Array
 from parallel_core.experiments.asynchronous_computation.asynchrony import (
     CONVERSIONS,
     DISPATCH_FRACTION,
+    TO_NUMBER,
     convert_first,
     dispatch_fraction,
 )
@@ -253,7 +254,8 @@ LEFT = Count(
         Band(
             IN_PART,
             "partly",
-            "Waiting for one result waited for a part of what was launched behind it",
+            "In part, waiting for one result waited for what was launched behind it, of which some "
+            "was done when the wait returned",
         ),
         Band(
             MOSTLY,
@@ -270,6 +272,12 @@ LEFT_ELSEWHERE = replace(
     metric=FRACTIONS[OTHER].name,
     title="",
 )
+WAITED_FOR_SUM = Band(
+    LOWEST,
+    "not-selective",
+    "No, converting one result to a number waited for what was launched behind it, because the "
+    "number is a sum that is launched last",
+)
 LEFT_AFTER_CONVERSIONS = tuple(
     replace(
         LEFT,
@@ -278,6 +286,7 @@ LEFT_AFTER_CONVERSIONS = tuple(
         case=named(conversion, 64, SAME),
         metric="",
         title="",
+        bands=(WAITED_FOR_SUM, *LEFT.bands[1:]) if conversion == TO_NUMBER else LEFT.bands,
     )
     for conversion in CONVERSIONS
 )

@@ -269,6 +269,7 @@ BY_ONE_WORKER = Count(
     "independent multiplications ran beside another one of their device",
     case=named("independent", 1),
     tally=computed_beside_its_own_device,
+    at_once=True,
     metric=INDEPENDENCE.name,
     title="At once on one device",
     bands=ANSWERS,

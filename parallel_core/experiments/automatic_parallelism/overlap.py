@@ -106,7 +106,7 @@ def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = ""
     trial.time(RUN, run)
     trial.time(COPY, copy, before=read_once.launch)
     trial.time(TOGETHER, both, parts=parts, bare=(run, copy), hides=COPY)
-    workloads.time_beside(trial, both)
+    workloads.time_beside(trial, RUN, both)
     # The book's way has no bare time: it drops each copy at once, and one unit would keep them all.
     copy_to_host = Work(lambda: copy_the_book_s_way(trial, results, copies))
     trial.time(BOOK_COPY, copy_to_host, before=read_once.launch)
@@ -184,10 +184,11 @@ THE_BOOK_S = replace(
 
 ALONGSIDE = Count(
     "copied_beside_computation",
-    "multiplications ran while a result was copied",
+    "results were copied while something was multiplied",
     case=TOGETHER,
     tally=copied_beside_computation,
     alongside=alongside,
+    at_once=True,
     metric=OURS.name,
     title="Copied while computing",
     bands=(
@@ -200,7 +201,7 @@ THE_BOOK_S_COUNT = replace(
     ALONGSIDE,
     name="book_copied_beside_computation",
     case=BOOK_TOGETHER,
-    counted="multiplications ran so, the book's way",
+    counted="results were, the book's way",
     metric=THE_BOOK_S.name,
     title="",
 )

@@ -40,7 +40,7 @@ from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen
-from parallel_core.experiments.runner.tallies import begun_beside_another_device
+from parallel_core.experiments.runner.tallies import computed_beside_another_device
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.system.formatting import figure
 
@@ -69,7 +69,7 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     for name, work in alone.items():
         trial.time(name, work)
     trial.time(TOGETHER, *alone.values(), parts=alone)
-    workloads.time_beside(trial, *alone.values())
+    workloads.time_beside(trial, next(iter(alone)), *alone.values())
     if larger_size := workloads.larger_size_to_count(trial, TOGETHER, size):
         count_larger(trial, larger_size)
     if share_a_gpu([str(device) for device in trial.devices]):
@@ -130,9 +130,10 @@ SPEEDUP = Metric(
 
 BESIDE = Count(
     "begun_beside_another_device",
-    "multiplications of a device began while another one was in the middle of one",
+    "multiplications of a device were in progress beside those of another one",
     case=TOGETHER,
-    tally=begun_beside_another_device,
+    tally=computed_beside_another_device,
+    at_once=True,
     metric=SPEEDUP.name,
     title="Products at the same time",
     bands=(

@@ -272,6 +272,7 @@ BESIDE = Count(
     "multiplications of a device ran while another one computed",
     case=f"{ALL}, size {LARGEST_SMALL}",
     tally=computed_beside_another_device,
+    at_once=True,
     # Once takes about as long as a scheduler's slice, or less: a device may have no core meanwhile.
     runs=10,
     metric=SPEEDUP.name,

@@ -111,6 +111,7 @@ BESIDE = Count(
     "multiplications of a device ran while another one computed",
     # Smaller operations are shorter than a scheduler's slice and are left out.
     tally=partial(computed_beside_another_device, named="matmul"),
+    at_once=True,
     title="Products at the same time",
     bands=(
         Band(LOWEST, "serial", "The devices took turns"),

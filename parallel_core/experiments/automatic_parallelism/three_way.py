@@ -38,7 +38,7 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array, Device
-from backends.profiling import Span
+from backends.profiling import Span, Window
 from parallel_core.experiments import copying, workloads
 from parallel_core.experiments.runner.changes import (
     LESS_NOISE,
@@ -51,7 +51,12 @@ from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.formulas import Times, Values
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
-from parallel_core.experiments.runner.tallies import Repetition, Tally, copied_beside_computation
+from parallel_core.experiments.runner.tallies import (
+    Repetition,
+    Tally,
+    computed_beside_copying,
+    count_beside,
+)
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, measure
@@ -202,7 +207,7 @@ def possible(times: Times, on_cores: float = 0.0) -> Values:
 
 
 def computed_while_copied_both_ways(repetition: Repetition) -> Tally:
-    """Count the computations during which copies in two directions ran at the same time.
+    """Count the computations for half of whose time copies in two directions ran at once.
 
     Nothing is counted unless the profiler recorded as many copies as were launched: JAX's records
     some copies twice, and does not tell their direction.
@@ -211,28 +216,23 @@ def computed_while_copied_both_ways(repetition: Repetition) -> Tally:
     launched = [call for call in repetition.launches if call.name.startswith("copy_to")]
     if len(copies) != len(launched):
         return Tally(0, 0)
-    moments = moments_of_both_ways(copies)
-    beside = 0
-    for computation in computations:
-        if any(start < computation.end and computation.start < end for start, end in moments):
-            beside += 1
-    return Tally(beside, len(computations))
+    return Tally(count_beside(computations, moments_of_both_ways(copies)), len(computations))
 
 
-def moments_of_both_ways(copies: Sequence[Span]) -> list[tuple[int, int]]:
-    """Return the (start, end) of moments at which copies in different directions ran.
+def moments_of_both_ways(copies: Sequence[Span]) -> list[Window]:
+    """Return the moments at which copies in different directions ran, in the order of their start.
 
     A copy between CPUs is recorded on its destination. A copy from or to a GPU is recorded on the
     GPU, and its name tells the direction.
     """
-    moments: list[tuple[int, int]] = []
+    moments: list[Window] = []
     end_by_direction: dict[tuple[str, str], int] = {}
     for copy in copies:
         direction = copy.device, copy.name
         # Copies are in the order of their start: those of `end_by_direction` began before this one.
         for other_direction, end in end_by_direction.items():
             if other_direction != direction and end > copy.start:
-                moments.append((copy.start, min(copy.end, end)))
+                moments.append(Window("both ways", copy.start, min(copy.end, end)))
         earlier_end = end_by_direction.get(direction, 0)
         end_by_direction[direction] = max(copy.end, earlier_end)
     return moments
@@ -264,12 +264,18 @@ BOTH_WAYS_BESIDE = Count(
     "computed_while_copied_both_ways",
     "multiplications ran while results travelled in both directions",
     case=TOGETHER,
+    at_once=True,
     tally=computed_while_copied_both_ways,
     metric=SAVED.name,
     title="Both ways beside computing",
     bands=(
         Band(LOWEST, "serial", "No, computing and both directions did not go on at the same time"),
-        Band(IN_PART, "partly", "In part, computing and both directions went on at the same time"),
+        Band(
+            IN_PART,
+            "partly",
+            "In part, computing and both directions went on at the same time, and the other "
+            "multiplications ran beside one direction or none",
+        ),
         Band(MOSTLY, "parallel", "Yes, computing and both directions went on at the same time"),
     ),
 )
@@ -277,10 +283,16 @@ A_WAY_BESIDE = Count(
     "copied_beside_computation",
     "multiplications ran while a result was copied, in whichever direction",
     case=TOGETHER,
-    tally=copied_beside_computation,
+    tally=computed_beside_copying,
+    at_once=True,
     bands=(
         Band(LOWEST, "serial", "The copies waited for the computation"),
-        Band(IN_PART, "partly", "In part, copies ran beside the computation"),
+        Band(
+            IN_PART,
+            "partly",
+            "In part, copies ran beside the computation, and the other multiplications ran while "
+            "nothing was copied",
+        ),
         Band(MOSTLY, "alongside", "Copies ran beside the computation"),
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from parallel_core.experiments.runner.changes import Answered, Change, in_a_quiet_moment
 from parallel_core.experiments.runner.counts import Count, sentences_of
-from parallel_core.experiments.runner.metrics import Metric, answers_of
+from parallel_core.experiments.runner.metrics import Band, Metric, answers_of
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.measurement.checks import about_excess, largest_of, why_impossible
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval
@@ -34,9 +34,9 @@ def conclude(
     changes: Sequence[Change],
     curves: Curves | None = None,
     counts: Sequence[Count] = (),
-    answers: Callable[[Result], str] | None = None,
+    answers_directly: Callable[[Result], str] | None = None,
 ) -> Result:
-    """Return the result of a trial; `answers` returns the sentence that answers the question.
+    """Return the result of a trial; `answers_directly` answers the experiment's question from it.
 
     The result is invalid if values differ from NumPy's, if a case is faster than its parts, or if a
     metric is larger than is possible. The last two are disturbances, not errors of the program.
@@ -45,15 +45,17 @@ def conclude(
     result = _measured(experiment, trial, intervals, curves, counts)
     excesses, impossible_figures = _excesses(metrics, intervals, result)
     disturbances = (*_impossible_times(trial), *impossible_figures)
-    problems = (*_wrong_values(trial), *trial.problems, *disturbances)
+    answers = answers_of(metrics, result)
+    result = replace(result, bands=_codes(counts, answers, result))
+    contradictions = _contradictions(counts, metrics, answers, trial, result)
+    problems = (*_wrong_values(trial), *trial.problems, *contradictions, *disturbances)
     result = replace(result, problems=problems, disturbances=disturbances)
-    result = replace(result, bands=_codes(metrics, counts, result))
     if not problems and _is_busy(result) and _is_open(metrics, result):
         assert result.machine_watch is not None
         busy = BUSY.format(percent(result.machine_watch.taken_share))
         result = replace(result, disturbances=(busy,))
-    answer = answer_of(metrics, changes, result, counts, answers)
-    notes = _rounds_missing(trial)
+    answer = answer_of(metrics, changes, result, counts, answers_directly)
+    notes = (*trial.uncounted, *_rounds_missing(trial))
     if result.has_verdict:
         notes = (*trial.notes, *excesses, *notes)
     explanation = answer.sentences[0] if answer.sentences else ""
@@ -131,17 +133,52 @@ def _impossible_times(trial: Trial) -> list[str]:
 
 
 def _codes(
-    metrics: Sequence[Metric], counts: Sequence[Count], result: Result
+    counts: Sequence[Count], answers: Mapping[str, Sequence[Band]], result: Result
 ) -> dict[str, str | None]:
     """Return the code of the band of each count and metric; None if the noise leaves it open."""
     codes: dict[str, str | None] = {}
     for count in counts:
         if count.name in result.counts:
-            codes[count.name] = count.band_of(result).code
-    for name, bands in answers_of(metrics, result).items():
+            codes[count.name] = count.meaning(result, answers).code
+    for name, bands in answers.items():
         is_decided = len(bands) == 1
         codes[name] = bands[0].code if is_decided else None
     return codes
+
+
+def _contradictions(
+    counts: Sequence[Count],
+    metrics: Sequence[Metric],
+    answers: Mapping[str, Sequence[Band]],
+    trial: Trial,
+    result: Result,
+) -> list[str]:
+    """Say which counts and metrics cannot both be true of the same work.
+
+    Nothing is gained that way by devices that take turns. Devices that work at the same time may
+    gain nothing, as two threads of one core do, unless the recorded repetition was faster.
+    """
+    sentences = []
+    for count in counts:
+        if not count.at_once or count.name not in result.counts:
+            continue
+        metric = next((metric for metric in metrics if metric.name == count.metric), None)
+        if metric is None or len(answers.get(metric.name, ())) != 1:
+            continue
+        (by_clock,) = answers[metric.name]
+        by_count = count.band_of(result)
+        gained_in_turns = by_count == count.bands[0] and by_clock == metric.bands[-1]
+        only_recorded = by_count == count.bands[-1] and count.name in trial.faster_if_recorded
+        gained_nothing = by_clock in metric.bands and by_clock.start <= metric.no_effect
+        if gained_in_turns or (only_recorded and gained_nothing):
+            interval = result.interval(metric.name)
+            assert interval is not None
+            sentences.append(
+                "the recorded repetition behaves otherwise than the timed ones, so neither can be "
+                f"trusted: {count.written(result.counts[count.name])}, and by the clock "
+                f"{metric.write(interval, result)}"
+            )
+    return sentences
 
 
 def _is_busy(result: Result) -> bool:

@@ -14,7 +14,8 @@ from backends.process_groups import GroupedBackend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
 from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
-from parallel_core.experiments.runner.counts import REPETITIONS, Count, record_counts
+from parallel_core.experiments.runner.counting import REPETITIONS, record_counts
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.parameters import (
     TIMING,
@@ -24,7 +25,9 @@ from parallel_core.experiments.runner.parameters import (
     parameters_of,
     written,
 )
+from parallel_core.experiments.runner.recordings import reads_late
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
+from parallel_core.experiments.runner.witnesses import witness_for
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.differences import USUAL_DEVIATION
 from parallel_core.measurement.result import Result
@@ -282,13 +285,22 @@ class Experiment:
         return problems
 
     def _record_counts(self, trial: Trial) -> None:
-        """Record repetitions and keep their counts; if that fails, a note says why."""
+        """Record repetitions and keep their counts; if that fails, a sentence says why."""
+        if witness_for(trial.backend) is None:
+            early = trial.backend.engine == "async" and reads_late(trial.backend, trial.launches)
+            trial.problems += [early] if early else []
+            return
         try:
-            trial.counts |= record_counts(
-                self.counts, trial.takes, trial.backend, trial.repetitions
+            recorded = record_counts(
+                self.counts, trial.takes, trial.backend, trial.cases, trial.repetitions
             )
         except (BackendError, OSError, ValueError) as error:
-            trial.notes.append(f"Nothing was counted: {error}.")
+            trial.uncounted.append(f"Nothing was counted: {error}.")
+            return
+        trial.counts |= recorded.counts
+        trial.uncounted += recorded.uncounted
+        trial.problems += recorded.problems
+        trial.faster_if_recorded |= recorded.faster
 
     def _values_of(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of all parameters by name: the options, and defaults for the rest.

@@ -4,15 +4,18 @@ The spans of calls, from begin to return, and those of operations, from begin to
 clock.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from backends.profiling import Span
+from backends.profiling import Span, Window
+from parallel_core.measurement.result import Timing
 
 WAITS = ("wait", "waitall")
+HALF = 0.5
+"""The share of an operation's time from which on it counts as beside another one."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,15 @@ class Repetition:
     """The operations on the devices."""
     devices: int
     """The number of the backend's logical devices."""
+    timing: Timing = (0.0, 0.0)
+    """The seconds until control returned, and until all was done."""
+    threads_seconds: float | None = None
+    """The seconds that threads other than the launching one ran, or were ready to run."""
+
+    @property
+    def operation_seconds(self) -> float:
+        """The seconds of all operations, one after the other."""
+        return sum(span.end - span.start for span in self.operations) / 1e9
 
     def of_kind(self, kind: str) -> tuple[Span, ...]:
         """Return the operations of a kind: `compute` or `copy`."""
@@ -112,12 +124,13 @@ def unfinished_after_wait_for_one(repetition: Repetition) -> Tally:
     """Count the computations behind the first one that were not done when the wait for it returned.
 
     Only computations with the name of the first one count. The wait may be a verb or a conversion:
-    in either case it has returned when the program begins its last wait, for everything.
+    in either case it has returned when the program waits for everything.
     """
     computations = repetition.of_kind("compute")
-    if not repetition.waits or not computations:
+    waits_for_all = [wait for wait in repetition.waits if wait.name.startswith("waitall")]
+    if not waits_for_all or not computations:
         return Tally(0, 0)
-    returned = repetition.waits[-1].start
+    returned = waits_for_all[-1].start
     in_order = sorted(computations, key=lambda span: span.launched or span.start)
     awaited = in_order[0]
     behind = [span for span in in_order[1:] if span.name == awaited.name]
@@ -125,31 +138,12 @@ def unfinished_after_wait_for_one(repetition: Repetition) -> Tally:
     return Tally(len(unfinished), len(behind))
 
 
-def begun_beside_another_device(repetition: Repetition) -> Tally:
-    """Count the computations of a device that began while another device computed.
-
-    The device with the highest count is taken: another one may have been alone at the end, because
-    of other work on the machine.
-    """
-    computations = repetition.of_kind("compute")
-    devices = {span.device for span in computations}
-    if len(devices) < 2:
-        # All computations ran on the calling thread, one after the other.
-        return Tally(0, len(computations) // repetition.devices)
-    tallies = []
-    for device in devices:
-        on_device = [span for span in computations if span.device == device]
-        elsewhere = [span for span in computations if span.device != device]
-        beside = [span for span in on_device if _is_inside_one(span.start, elsewhere)]
-        tallies.append(Tally(len(beside), len(on_device)))
-    return max(tallies)
-
-
 def computed_beside_another_device(repetition: Repetition, named: str = "") -> Tally:
-    """Count the computations of a device that ran while another device computed.
+    """Count the computations of a device that were in progress beside another device's.
 
     Only computations whose names begin with `named` count. The device with the highest share is
-    taken: another one may compute at forks and joins, where nothing else can run.
+    taken: another one may compute at forks and joins, where nothing else can run, or be alone at
+    the end, because of other work on the machine.
     """
     computations = repetition.of_kind("compute")
     counted = [span for span in computations if span.name.startswith(named)]
@@ -160,53 +154,45 @@ def computed_beside_another_device(repetition: Repetition, named: str = "") -> T
     for device in {span.device for span in counted}:
         on_device = [span for span in counted if span.device == device]
         elsewhere = [span for span in computations if span.device != device]
-        beside = _count_beside(on_device, elsewhere)
-        tallies.append(Tally(beside, len(on_device)))
+        tallies.append(Tally(count_beside(on_device, elsewhere), len(on_device)))
     return max(tallies, key=lambda tally: tally.seen / tally.of, default=Tally(0, 0))
 
 
-def _count_beside(spans: Sequence[Span], others: Sequence[Span]) -> int:
-    """Count the spans that overlap one of the others, which are in the order of their start."""
-    starts = [other.start for other in others]
-    # For each of the others, the latest end among it and those before it.
-    latest_ends = list(accumulate((other.end for other in others), max))
-    beside = 0
-    for span in spans:
-        # The first others began before the span ended; one of them overlaps if it ended later than
-        # the span began.
-        began_before_end = bisect_left(starts, span.end)
-        if began_before_end and latest_ends[began_before_end - 1] > span.start:
-            beside += 1
-    return beside
-
-
 def computed_beside_its_own_device(repetition: Repetition) -> Tally:
-    """Count the computations that ran at the same time as another one of the same device."""
+    """Count the computations that were in progress beside another one of the same device."""
     computations = repetition.of_kind("compute")
     beside = 0
     for span in computations:
-        on_device = [other for other in computations if other.device == span.device]
-        if any(_overlap(span, other) for other in on_device if other is not span):
-            beside += 1
+        others = [
+            other for other in computations if other.device == span.device and other is not span
+        ]
+        beside += count_beside([span], others)
     return Tally(beside, len(computations))
 
 
 def copied_beside_computation(repetition: Repetition) -> Tally:
-    """Count the computations during which a result was copied.
+    """Count the results of which half of the copying, or more, lay beside computations.
 
-    Copies are not counted: other work on the machine may delay the last ones until nothing is left
-    to compute. Every computation's result is copied equally often, so a recording with another
-    number of copies lacks some, and nothing is counted.
+    Each computation has a result, and all results are copied equally often, in the order of the
+    program. The last result does not count: nothing is left to compute while it is copied. Nothing
+    is counted if copies are missing.
     """
     computations = repetition.of_kind("compute")
-    copies = repetition.of_kind("copy")
-    if not computations or not copies:
+    copies = sorted(repetition.of_kind("copy"), key=lambda copy: copy.launched or copy.start)
+    if not computations or not copies or len(copies) % len(computations):
         return Tally(0, 0)
-    lacks_copies = len(copies) % len(computations) > 0
-    if lacks_copies:
-        return Tally(0, 0)
-    beside = [span for span in computations if any(_overlap(copy, span) for copy in copies)]
-    return Tally(len(beside), len(computations))
+    of_each = len(copies) // len(computations)
+    beside = 0
+    for first_copy in range(0, len(copies) - of_each, of_each):
+        copies_of_result = copies[first_copy : first_copy + of_each]
+        beside += share_beside(copies_of_result, computations) >= HALF
+    return Tally(beside, len(computations) - 1)
+
+
+def computed_beside_copying(repetition: Repetition) -> Tally:
+    """Count the computations for half of whose time, or longer, something was copied."""
+    computations = repetition.of_kind("compute")
+    return Tally(count_beside(computations, repetition.of_kind("copy")), len(computations))
 
 
 def alongside(repetition: Repetition) -> float:
@@ -215,28 +201,36 @@ def alongside(repetition: Repetition) -> float:
     Other work on the machine lengthens copies and computations, so the share says less than a
     count.
     """
-    copies = repetition.of_kind("copy")
-    computations = repetition.of_kind("compute")
-    copying_time = sum(copy.end - copy.start for copy in copies)
-    time_beside = 0
-    for copy in copies:
-        # Computations are in the order of their start. A time at which several of them run counts
-        # once.
-        counted_until = copy.start
-        for computation in computations:
-            start = max(computation.start, counted_until)
-            end = min(computation.end, copy.end)
-            if start < end:
-                time_beside += end - start
+    return share_beside(repetition.of_kind("copy"), repetition.of_kind("compute"))
+
+
+def count_beside(spans: Sequence[Span], others: Sequence[Span | Window]) -> int:
+    """Count the spans for half of whose time, or longer, one of the others was in progress.
+
+    One moment in common is not enough: devices that hand work over would touch at every operation.
+    The others are in the order of their start.
+    """
+    return sum(share_beside([span], others) >= HALF for span in spans)
+
+
+def share_beside(spans: Sequence[Span], others: Sequence[Span | Window]) -> float:
+    """Return the share of the spans' time during which one of the others was in progress.
+
+        span    |---------|
+        others     |--|
+                     |----|        a moment at which several of them run counts once
+
+    The others are in the order of their start.
+    """
+    length = sum(span.end - span.start for span in spans)
+    beside = 0
+    for span in spans:
+        counted_until = span.start
+        for other in others:
+            if other.start >= span.end:
+                break
+            end = min(other.end, span.end)
+            if end > counted_until:
+                beside += end - max(other.start, counted_until)
                 counted_until = end
-    return time_beside / copying_time if copying_time else 0.0
-
-
-def _overlap(span: Span, other: Span) -> bool:
-    """Return whether two spans have a time in common."""
-    return span.start < other.end and other.start < span.end
-
-
-def _is_inside_one(time: int, spans: Sequence[Span]) -> bool:
-    """Return whether a time lies within one of the spans."""
-    return any(span.start < time < span.end for span in spans)
+    return beside / length if length else 0.0

@@ -13,13 +13,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeAlias, final
 
 import numpy as np
 
 from backends import Array, Backend, Device
 from backends.process_groups import GroupedBackend
-from parallel_core.experiments.runner.counts import without_numbers
+from parallel_core.experiments.runner.counting import without_numbers
 from parallel_core.experiments.runner.formulas import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
@@ -65,7 +66,9 @@ class Work:
 @dataclass(frozen=True)
 class _Timed:
     name: str
+    launch: Callable[[], Any]
     take: Callable[[], Timing]
+    counted_take: Callable[[], Timing]
     repeats: int
     parts: tuple[str, ...]
     bare: tuple[Work, ...]
@@ -117,8 +120,14 @@ class Trial:
         """Further fields of the result: `data`, `tasks`, `series`."""
         self.takes: dict[str, Callable[[], Timing]] = {}
         """What repeats the cases that are counted; it keeps all arrays that they work on."""
+        self.launches: dict[str, Callable[[], Any]] = {}
+        """What launches the work of those cases."""
         self.counts: dict[str, Counted] = {}
         """What was counted, in recorded repetitions and by the program."""
+        self.uncounted: list[str] = []
+        """Sentences on what was not counted, and why."""
+        self.faster_if_recorded: set[str] = set()
+        """The counts of cases that were much faster whenever they were recorded."""
         self.points: defaultdict[str, dict[float, float]] = defaultdict(dict)
         """The medians of curves, by label and point."""
         self._pending: list[_Timed] = []
@@ -146,6 +155,20 @@ class Trial:
         Compiling is not counted.
         """
         return share * self.budget - (working_clock() - self._started)
+
+    def settle(self) -> float:
+        """Read a number that each device computes after all that was launched; return the seconds.
+
+        An honest engine has nothing left to do after `waitall`, so this takes no time worth naming.
+        An engine whose `waitall` returns early does here what it left, and within the budget.
+        """
+        started = perf_counter()
+        for index, device in enumerate(self.devices):
+            neighbour = self.devices[index - 1]
+            element = self.backend.asarray(np.ones((1, 1), dtype=np.float32), device)
+            computed = self.backend.launch(self.backend.ops.add, element, 1.0)
+            self.backend.to_numpy(self.backend.copy_to(computed, neighbour))
+        return perf_counter() - started
 
     def time(
         self,
@@ -176,15 +199,27 @@ class Trial:
         def launch() -> list[object]:
             return [work.launch() for work in works]
 
-        def timing() -> Timing:
+        def timing(read: bool = False) -> Timing:
             if before is not None:
                 before()
-            dispatched, done = take() if take is not None else measure(self.backend, launch, until)
+            timed = take() if take is not None else measure(self.backend, launch, until, read)
+            dispatched, done = timed
             return dispatched / repeats, done / repeats
 
         components = tuple(works if bare is None else bare)
         self._pending.append(
-            _Timed(name, timing, repeats, tuple(parts), components, hides, curve, at)
+            _Timed(
+                name,
+                launch,
+                timing,
+                partial(timing, read=True),
+                repeats,
+                tuple(parts),
+                components,
+                hides,
+                curve,
+                at,
+            )
         )
 
     def is_counted(self, case: str) -> bool:
@@ -201,7 +236,8 @@ class Trial:
 
         It ends when all is done, or when `until` has returned for what was launched.
         """
-        self.takes[case] = partial(measure, self.backend, launch, until)
+        self.takes[case] = partial(measure, self.backend, launch, until, read=True)
+        self.launches[case] = launch
 
     def run(self, share: float = TIMED_SHARE, rounds: int | None = None) -> Mapping[str, Case]:
         """Time all registered cases in turn, and their units, until a share of the budget is spent.
@@ -213,16 +249,19 @@ class Trial:
             return self.cases
         launches = _labelled(pending)
         takes = {case.name: case.take for case in pending}
-        for name, take in takes.items():
-            if self.is_counted(name):
-                self.takes.setdefault(name, take)
+        for case in pending:
+            if self.is_counted(case.name):
+                self.takes.setdefault(case.name, case.counted_take)
+                self.launches.setdefault(case.name, case.launch)
         # Units and calls stand among the cases, so that a drift of the machine affects all alike.
         for launch, label in launches.items():
             takes[label] = partial(measure, self.backend, launch)
         budget = self.left(share) if rounds is None else math.inf
         # Nothing smaller would fit a budget that is spent.
         fewest = self._fewest if 0 < budget < math.inf else 0
-        timed_cases = interleave(takes, rounds or self.rounds, budget=budget, fewest=fewest)
+        timed_cases = interleave(
+            takes, rounds or self.rounds, budget=budget, fewest=fewest, settle=self.settle
+        )
         timed_by_name = {case.name: case for case in timed_cases}
         seconds_of = {
             launch: np.asarray(timed_by_name[label].seconds) for launch, label in launches.items()

@@ -47,17 +47,19 @@ class Witness(NamedTuple):
 
     name: str
     watch: Callable[[Repeat], Timeline]
+    ends_are_exact: bool
+    """Whether the end of an operation is recorded before the engine knows that it is done."""
 
 
 def witness_for(backend: Backend) -> Witness | None:
     """Return the witness of the order on a backend; None if nothing can see it."""
     if isinstance(backend, MarkingOperations):
-        return Witness("the operations' own clocks", partial(watch_by_clocks, backend))
+        return Witness("the operations' own clocks", partial(watch_by_clocks, backend), True)
     try:
         check_profiler(backend)
     except BackendError:
         return None
-    return Witness(f"{backend.name}'s profiler", partial(watch_by_profiler, backend))
+    return Witness(f"{backend.name}'s profiler", partial(watch_by_profiler, backend), False)
 
 
 def watch_by_profiler(backend: Backend, repeat: Repeat) -> Timeline:

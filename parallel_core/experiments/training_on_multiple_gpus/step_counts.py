@@ -6,12 +6,12 @@ A step reaches from one update to the next. Its computations take longer than a 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import permutations
 
 from backends.profiling import Span
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.metrics import LOWEST, Band
-from parallel_core.experiments.runner.tallies import Repetition, Tally
+from parallel_core.experiments.runner.tallies import HALF, Repetition, Tally, share_beside
 
 UPDATE = "launch sgd"
 """The beginning of the names of calls that update a device's parameters."""
@@ -35,10 +35,12 @@ class Step:
 
     @property
     def computes_on_several_devices(self) -> bool:
-        """Whether computations of two devices ran at the same time."""
+        """Whether a device computed for half of its time or longer while another one did, too."""
         computations_by_device = [_computations(on_device) for on_device in self.by_device]
-        pairs_of_devices = combinations(computations_by_device, 2)
-        return any(_some_overlap(spans, others) for spans, others in pairs_of_devices)
+        return any(
+            share_beside(spans, others) >= HALF
+            for spans, others in permutations(computations_by_device, 2)
+        )
 
     @property
     def backward_end(self) -> int:
@@ -124,22 +126,20 @@ def _computations(operations: Sequence[Span]) -> list[Span]:
     return [operation for operation in operations if operation.kind == "compute"]
 
 
-def _some_overlap(spans: Sequence[Span], others: Sequence[Span]) -> bool:
-    """Return whether one of the spans and one of the others have a time in common."""
-    for span, other in product(spans, others):
-        if span.start < other.end and other.start < span.end:
-            return True
-    return False
-
-
 AT_ONCE = Count(
     "steps_on_several_devices",
     "steps had computations of two devices at the same time",
     tally=steps_on_several_devices,
+    at_once=True,
     title="Steps at the same time",
     bands=(
         Band(LOWEST, "serial", "No, the devices took turns"),
-        Band(IN_PART, "partly", "In some steps, the devices computed at the same time"),
+        Band(
+            IN_PART,
+            "partly",
+            "In some steps, the devices computed at the same time, and in the others they took "
+            "turns",
+        ),
         Band(MOSTLY, "parallel", "Yes, the devices computed at the same time"),
     ),
 )
@@ -149,7 +149,12 @@ EARLY = Count(
     tally=steps_with_early_exchange,
     bands=(
         Band(LOWEST, "after", "No, the exchange waited for the backward pass"),
-        Band(IN_PART, "partly", "In some steps, gradients were exchanged during the backward pass"),
+        Band(
+            IN_PART,
+            "partly",
+            "In some steps, gradients were exchanged during the backward pass, and in the others "
+            "after it",
+        ),
         Band(MOSTLY, "during", "Yes, gradients were exchanged during the backward pass"),
     ),
 )

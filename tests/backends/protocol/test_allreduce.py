@@ -166,3 +166,24 @@ def test_what_has_no_sum_is_refused(load: Load, what: str, length: int) -> None:
         values = WITHOUT_SUM[what].values(x, y)
         _, second_sum = backend.allreduce(values)
         backend.wait(second_sum)
+
+
+@pytest.mark.parametrize("length", [3, LONG])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_unsigned_integers_are_summed_if_the_framework_has_them(
+    backend: Backend, dtype: str, length: int
+) -> None:
+    largest = np.iinfo(dtype).max
+    parts = [np.full(length, number, dtype) for number in (largest, 2, largest)]
+    try:
+        terms = [
+            backend.asarray(part, device)
+            for part, device in zip(parts, backend.devices, strict=True)
+        ]
+    except BackendError:
+        pytest.skip(f"{backend.name} has no {dtype}")
+    # A sum beyond the largest number begins again at 0.
+    expected = parts[0] + parts[1] + parts[2]
+    for total in backend.allreduce(terms):
+        assert backend.to_numpy(total).dtype == expected.dtype
+        np.testing.assert_array_equal(backend.to_numpy(total), expected)

@@ -223,6 +223,29 @@ def test_an_item_that_does_not_exist_is_an_error(backend: Backend) -> None:
         backend.to_numpy(pair[2])
 
 
+@pytest.mark.parametrize("depth", [0, 1])
+def test_waiting_for_everything_tells_of_an_item_that_a_pending_tuple_does_not_have(
+    backend: Backend, depth: int
+) -> None:
+    x = full(backend, 1, 300, 300)
+    # An engine that has a real tuple refuses the index at once.
+    with pytest.raises((ComputationError, IndexError)):
+        nested = backend.launch(lambda x: ((backend.ops.matmul(x, x), x), x), x)
+        pair = nested[0] if depth else nested
+        _never_read = pair[2]
+        backend.waitall()
+
+
+def test_a_message_of_an_error_does_nothing_to_a_terminal(backend: Backend) -> None:
+    def fail(_: Array) -> Array:
+        raise ValueError("\x1b[31mred\u202e\u2028left")
+
+    x = full(backend, 1, 2, 2)
+    with pytest.raises(ComputationError) as raised:
+        backend.wait(backend.launch(fail, x))
+    assert str(raised.value).endswith(r"ValueError: \x1b[31mred\u202e\u2028left")
+
+
 @pytest.mark.parametrize("index", ["a", None, 0.5, slice(0, 1), slice(None), ..., (0, 1), [0]])
 @pytest.mark.parametrize("depth", [0, 1])
 def test_what_is_not_computed_yet_is_indexed_by_one_number(

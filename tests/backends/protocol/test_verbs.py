@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from backends import Array, Backend
+from backends import Array, Backend, BackendError, ComputationError
 from tests.backends.protocol.arrays import assert_equal, full, products
 
 
@@ -103,3 +103,22 @@ def test_vectors_are_split_and_concatenated(backend: Backend) -> None:
     joined_in_numpy = backend.to_numpy(joined)
     np.testing.assert_array_equal(joined_in_numpy, [3, 4, 5, 6, 7, 0, 1, 2])
     assert joined_in_numpy.dtype == x.dtype
+
+
+NO_ARRAYS = {
+    "a number": lambda x: 5,
+    "None": lambda x: None,
+    "a text": lambda x: "x",
+    "a number in a tuple": lambda x: (x, 5),
+}
+
+
+@pytest.mark.parametrize("what", NO_ARRAYS)
+def test_what_is_no_array_is_not_copied(backend: Backend, what: str) -> None:
+    first, second, _ = backend.devices
+    x = full(backend, 1, 2, 2)
+    with pytest.raises(BackendError, match="copies its arrays") as raised:
+        backend.copy_to(NO_ARRAYS[what](x), second)
+    # The request was wrong, and the backend goes on.
+    assert not isinstance(raised.value, ComputationError)
+    assert_equal(backend, backend.copy_to(x, first), [[1, 1], [1, 1]])

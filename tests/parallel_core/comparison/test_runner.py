@@ -293,6 +293,8 @@ def test_cells_that_share_a_process_are_named_by_what_they_ran_on(
             True,
         ),
         ("echo '{'", False, "gave something else than the result that was asked for", False),
+        ("head -n 2 LINES", True, "ended by itself, with status 0, before it gave a result", False),
+        ("true", False, "ended by itself, with status 0, before it gave a result", False),
         ("tail -n 1 LINES", False, "gave something else than the", False),
         ("", False, "cannot be started: No such file or directory", True),
     ],

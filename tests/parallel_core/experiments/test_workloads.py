@@ -16,7 +16,7 @@ import pytest
 import backends
 import parallel_core
 from backends import Backend
-from parallel_core.experiments import EXPERIMENTS, copying, workloads
+from parallel_core.experiments import EXPERIMENTS, copying, probing, workloads
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.parameters import Chosen, choose
 from parallel_core.experiments.runner.trial import Trial, Work
@@ -49,6 +49,7 @@ def choose_overlap(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, machine: Machine
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return what `overlap` does on a machine, and the rule by which each value was chosen."""
+    monkeypatch.setattr(probing, "free_memory", lambda: 10**12)
     monkeypatch.setattr(
         workloads,
         "seconds_of_one",

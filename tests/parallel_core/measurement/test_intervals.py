@@ -23,7 +23,7 @@ from parallel_core.measurement.confidence_intervals import (
     median_interval,
     student_t,
 )
-from parallel_core.measurement.differences import ratio_interval, verdict_on
+from parallel_core.measurement.differences import Noise, ratio_interval, verdict_on
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import labelled
 from parallel_core.measurement.verdicts import (
@@ -119,7 +119,7 @@ def test_what_is_closer_than_a_hundredth_is_not_called_a_difference(
     factor: float, verdict: str
 ) -> None:
     precise = [1.0, 1.0001, 0.9999, 1.0002, 0.9998]
-    ratio = ratio_interval([factor * seconds for seconds in precise], precise, 0.001)
+    ratio = ratio_interval([factor * seconds for seconds in precise], precise, Noise(0.001))
     assert ratio.low > 1 or ratio.high < 1
     assert verdict_on(ratio, 5) == verdict
 

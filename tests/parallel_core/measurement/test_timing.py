@@ -134,6 +134,22 @@ def test_it_ends_after_one_round_if_too_few_will_fit(
     assert slow is None or slow.value.seconds_of_round == 1.0
 
 
+def test_what_is_left_over_after_a_round_is_part_of_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("parallel_core.measurement.timing.working_clock", lambda: now)
+
+    def settle() -> None:
+        nonlocal now
+        now += 1.0
+
+    # Each case is said to be done at once, and each round leaves work of a second.
+    (case,) = interleave({"a": lambda: (0.0, 0.0)}, rounds=10, budget=4.0, settle=settle)
+    assert len(case.seconds) == 3
+    assert now == 4.0
+
+
 def test_dispatch_and_completion_are_timed_and_reported(
     backend: Backend, capsys: pytest.CaptureFixture[str]
 ) -> None:

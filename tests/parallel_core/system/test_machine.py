@@ -44,6 +44,19 @@ def test_a_container_s_share_of_the_cores(
     assert processor_quota() == cores
 
 
+def test_a_container_s_share_of_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "CONTROL_GROUP", tmp_path)
+    of_machine = machine.free_memory()
+    assert of_machine > 0
+    (tmp_path / "memory.current").write_text("3000\n")
+    (tmp_path / "memory.max").write_text("5000\n")
+    assert machine.free_memory() == 2000
+    (tmp_path / "memory.max").write_text("2000\n")
+    assert machine.free_memory() == 0
+    (tmp_path / "memory.max").write_text("max\n")
+    assert machine.free_memory() == pytest.approx(of_machine, rel=0.5)
+
+
 def test_only_the_cores_of_this_process_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

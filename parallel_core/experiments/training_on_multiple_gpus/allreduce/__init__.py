@@ -127,6 +127,7 @@ ADDED = Count(
     "additions of a device ran while another one added up its own part",
     case=sums.COUNTED_CASE,
     tally=computed_beside_another_device,
+    at_once=True,
     title="Added at the same time",
     bands=(
         Band(LOWEST, "serial", "No, the devices added up their parts in turn"),

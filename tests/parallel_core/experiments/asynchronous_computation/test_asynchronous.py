@@ -27,7 +27,7 @@ from parallel_core.experiments.asynchronous_computation.barriers import (
     depths,
 )
 from parallel_core.experiments.runner import trial as trials
-from parallel_core.experiments.runner.counts import record_counts
+from parallel_core.experiments.runner.counting import record_counts
 from parallel_core.experiments.runner.formulas import interval_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Case
@@ -76,7 +76,7 @@ def test_increments_are_queued_behind_multiplications_if_there_is_a_queue(
     launch = partial(increments.launch_behind_multiplications, trial, x, matrix)
     take = partial(measure, backend, launch)
     declared = (increments.UNFINISHED, increments.MOST_UNFINISHED)
-    counts = record_counts(declared, {increments.BEHIND: take}, backend)
+    counts = record_counts(declared, {increments.BEHIND: take}, backend, {}).counts
     if backend.name == "numpy":
         assert counts == {}
         return
@@ -165,6 +165,16 @@ def test_each_wait_and_each_conversion_is_counted_with_the_most_behind(
     # The sum is launched behind the others, and one queue serves a device.
     to_a_number = counts.get("left_after_conversion_to_a_number")
     assert to_a_number is None or to_a_number.count == 0
+
+
+def test_a_conversion_to_a_number_says_why_it_waited() -> None:
+    counts = {count.name: count for count in EXPERIMENTS["barriers"].counts}
+    to_a_number = counts["left_after_conversion_to_a_number"]
+    assert "a sum that is launched last" in to_a_number.band(0, 64).says
+    to_numpy = counts["left_after_conversion_to_NumPy"]
+    for left in (0, 32, 64):
+        assert to_numpy.band(left, 64) == counts["left_after_wait"].band(left, 64)
+        assert to_a_number.band(left, 64).code == to_numpy.band(left, 64).code
 
 
 Verbs = Callable[[Callable[[Backend], object]], dict[str, list[str]]]

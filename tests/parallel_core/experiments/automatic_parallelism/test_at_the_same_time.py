@@ -286,10 +286,10 @@ def test_the_crossing_is_interpolated_and_beyond_the_noise(
     assert small_ops.crossing_size(sizes, on_one_device, cases(*seconds_on_all)) == crossing
 
 
-def test_operations_of_one_device_count_if_a_part_of_both_ran_at_one_time() -> None:
-    overlapping = [computed("cpu:1", 0, 10), computed("cpu:1", 6, 16, queue="compute 2")]
-    # An operation that only touches the second, and beside it another device's.
-    separate = [computed("cpu:1", 16, 26), computed("cpu:2", 18, 28)]
+def test_operations_of_one_device_count_if_half_of_both_ran_at_one_time() -> None:
+    overlapping = [computed("cpu:1", 0, 10), computed("cpu:1", 4, 14, queue="compute 2")]
+    # An operation that touches the second, and beside it another device's.
+    separate = [computed("cpu:1", 13, 23), computed("cpu:2", 15, 25)]
     assert computed_beside_its_own_device(repetition_of([*overlapping, *separate])) == (2, 4)
     assert computed_beside_its_own_device(repetition_of(separate)) == (0, 2)
 

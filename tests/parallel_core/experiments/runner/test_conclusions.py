@@ -218,6 +218,65 @@ def test_counts_that_mean_the_same_share_a_sentence() -> None:
     assert answer.sentences[:2] == ("Yes: 9 of 10 first; 8 of 10 third.", "No: 0 of 10 second.")
 
 
+GAIN = Metric(
+    "gain",
+    lambda times: times["part"] / times["whole"],
+    bands=(Band(LOWEST, "slower", "It was slower"), Band(0.3, "faster", "It was faster")),
+)
+AT_ONCE = replace(
+    ORDER,
+    name="at_once",
+    at_once=True,
+    metric="gain",
+    bands=(Band(LOWEST, "in-turn", "No"), Band(0.5, "together", "Yes")),
+)
+
+
+@pytest.mark.parametrize(
+    ("seen", "cores", "running", "whole", "code"),
+    [
+        (0, 2, None, WHOLE, "in-turn"),
+        (9, 2, 1.0, WHOLE, "together"),
+        (9, 2, 0.79, WHOLE, "waited-inside"),
+        (9, 1.5, 1.0, WHOLE, "one-core"),
+        # What is not known of threads, the clock decides.
+        (9, 2, None, WHOLE, "together"),
+        (9, 2, None, case("whole", 20.0, 20.0, 20.0), "in-progress"),
+    ],
+)
+def test_work_at_the_same_time_is_said_only_if_it_was_seen(
+    seen: int, cores: float, running: float | None, whole: Case, code: str
+) -> None:
+    timed = trial(PART, whole)
+    timed.counts = {"at_once": Counted(seen, 10, "a test", (seen,), running=running)}
+    timed.described["environment"] = {"usable_cores": cores}
+    result = conclude("any", timed, (GAIN,), (ALWAYS,), counts=(AT_ONCE,))
+    assert result.bands["at_once"] == code
+    # What was stored says the same.
+    assert AT_ONCE.band_of(read_again(result)).code == code
+
+
+@pytest.mark.parametrize(
+    ("seen", "whole", "faster", "is_valid"),
+    [
+        (0, WHOLE, False, False),
+        (9, WHOLE, False, True),
+        # Two threads of one core work at the same time, and gain nothing.
+        (9, case("whole", 20.0, 20.0, 20.0), False, True),
+        (9, case("whole", 20.0, 20.0, 20.0), True, False),
+    ],
+)
+def test_a_count_that_the_clock_contradicts_is_no_answer(
+    seen: int, whole: Case, faster: bool, is_valid: bool
+) -> None:
+    timed = trial(PART, whole)
+    timed.counts = {"at_once": Counted(seen, 10, "a test", (seen,), running=1.0)}
+    timed.faster_if_recorded = {"at_once"} if faster else set()
+    timed.described["environment"] = {"usable_cores": 2.0}
+    result = conclude("any", timed, (GAIN,), (ALWAYS,), counts=(AT_ONCE,))
+    assert result.problems is not is_valid
+
+
 def test_too_few_rounds_are_told() -> None:
     def notes_of(rounds: int, wanted: int, budget: float = 2.0) -> int:
         """Return how many notes a trial has that timed fewer or as many rounds as were wanted."""

@@ -12,12 +12,13 @@ from backends import Backend
 from backends.profiling import Span
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import witnesses
-from parallel_core.experiments.runner.counts import Count, middle, needs_more
+from parallel_core.experiments.runner.counting import middle, needs_more
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.tallies import (
     Repetition,
     Tally,
     alongside,
-    begun_beside_another_device,
+    computed_beside_another_device,
     copied_beside_computation,
     launched_behind_unfinished,
     most_unfinished_at_return,
@@ -90,6 +91,7 @@ IN_TURN = (
     call("launch matmul", 30, 39),
     run("cpu:1", 31, 38, launched=30),
     call("wait", 40, 41),
+    call("waitall", 42, 43),
 )
 
 
@@ -128,40 +130,50 @@ def test_the_most_are_unfinished_where_the_device_was_farthest_behind() -> None:
 
 
 def test_the_device_counts_that_had_most_beside_it() -> None:
-    def begun_beside(*spans: Span) -> Tally:
-        return begun_beside_another_device(repetition(*spans))
+    def beside(*spans: Span) -> Tally:
+        return computed_beside_another_device(repetition(*spans))
 
-    first_device = [run("cpu:1", start, start + 9) for start in (0, 10, 20)]
-    # The second device was kept from running at first, so only its first computation began beside
-    # the other.
-    late = [run("cpu:2", start, start + 9) for start in (25, 35, 45)]
-    assert begun_beside(*first_device, *late) == (1, 3)
+    first_device = [run("cpu:1", start, start + 10) for start in (0, 10, 20)]
+    # The second device was kept from running at first, so only its first computation was beside
+    # one of the other.
+    late = [run("cpu:2", start, start + 10) for start in (24, 34, 44)]
+    assert beside(*first_device, *late) == (1, 3)
     together = [run("cpu:2", start, start + 7) for start in (1, 11, 21)]
-    assert begun_beside(*first_device, *together) == (3, 3)
-    afterwards = [run("cpu:2", start, start + 9) for start in (30, 40, 50)]
-    assert begun_beside(*first_device, *afterwards) == (0, 3)
+    assert beside(*first_device, *together) == (3, 3)
+    afterwards = [run("cpu:2", start, start + 10) for start in (30, 40, 50)]
+    assert beside(*first_device, *afterwards) == (0, 3)
     on_one_thread = [span._replace(device="cpu") for span in (*first_device, *afterwards)]
-    assert begun_beside(*on_one_thread) == (0, 3)
+    assert beside(*on_one_thread) == (0, 3)
 
 
-def test_copies_beside_a_computation_count_and_those_that_only_touch_one_do_not() -> None:
+def test_devices_that_touch_at_every_operation_are_not_beside_each_other() -> None:
+    first_device = [run("cpu:1", start, start + 10) for start in (0, 20, 40)]
+    # A device hands over when nine tenths are done, and so does the other.
+    handed_over = [run("cpu:2", start, start + 12) for start in (9, 29, 49)]
+    touching = repetition(*first_device, *handed_over)
+    assert computed_beside_another_device(touching) == (0, 3)
+
+
+@given(beside=st.integers(0, 100))
+def test_more_results_count_the_more_of_the_copying_lies_beside_computations(beside: int) -> None:
+    computed = [run("cpu:1", start, start + 100) for start in (0, 1000, 2000)]
+    # So much of the copying of the first two results lies under the next computation.
+    copies = [copy(start + 1000 - 100 + beside, start + 1000 + beside) for start in (0, 1000)]
+    last_copy = copy(2500, 2600)
+    expected = 2 if beside >= 50 else 0
+    copied = copied_beside_computation(repetition(*computed, *copies, last_copy))
+    assert copied == (expected, 2)
+
+
+def test_of_copies_that_are_missing_nothing_is_counted() -> None:
     computed = [run("cpu:1", start, start + 10) for start in (0, 10, 20)]
-    beside = [copy(12, 14), copy(14, 16), copy(20, 22)]
-    touching = [copy(30, 31), copy(31, 32), copy(32, 33)]
-    assert copied_beside_computation(repetition(*computed, *beside, *touching)) == (2, 3)
-    afterwards = [copy(start, start + 1) for start in range(30, 90, 10)]
-    assert copied_beside_computation(repetition(*computed, *afterwards)) == (0, 3)
-    # A profile that lacks copies of some results is no witness.
+    beside = [copy(12, 14), copy(14, 16)]
+    touching = [copy(30, 31), copy(31, 32), copy(32, 33), copy(33, 34)]
+    # Each result is copied twice, and the last one does not count.
+    assert copied_beside_computation(repetition(*computed, *beside, *touching)) == (1, 2)
     two_lacking = repetition(*computed, *beside, touching[0])
     assert copied_beside_computation(two_lacking).of == 0
     assert copied_beside_computation(repetition(*computed)).of == 0
-
-
-def test_copies_that_end_last_because_they_were_delayed_hide_no_overlap() -> None:
-    computed = [run("cpu:1", start, start + 10) for start in (0, 10, 20)]
-    # A copy of each result; the second ends after all computations, and the third begins then.
-    delayed = [copy(12, 24), copy(24, 50), copy(50, 60)]
-    assert copied_beside_computation(repetition(*computed, *delayed)) == (2, 3)
 
 
 def test_the_copies_time_beside_computations_counts_once_however_many_compute() -> None:
