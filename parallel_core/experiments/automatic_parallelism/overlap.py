@@ -16,19 +16,19 @@ more than the copy. Before copies are timed in isolation their sources are read 
 they are read when they have just been written. The book's way is timed beside ours. On GPUs both
 copy to the host. With `--sizes` the parts are timed at each of several sizes.
 
-Look at: how many multiplications ran while a result was copied, our way and the book's, and
-*alongside*, the share of the copies' time during which something was multiplied, both from
-repetitions that the framework's profiler recorded; then, by the clock, `overlap_efficiency`, the
-time saved as a share of the shorter part, and the same for the book's way; `price_of_overlap`, how
-much longer the multiplications take while results are copied.
+Look at: how many results were copied while something was multiplied, for half of their copying or
+more, our way and the book's, and the share of the copies' time during which something was
+multiplied, both from repetitions that the framework's profiler recorded; then, by the clock,
+`overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's
+way; `price_of_overlap`, how much longer the multiplications take while results are copied.
 
-Read: Nothing can be copied during the first multiplication; copies that wait for the computation
-give 0, on a busy machine too. Of `overlap_efficiency` 0 is none, 1 is all, negative is worse than
-one after the other. It says much only if both parts take about the same time. More than 1 means
-that a part was slower in isolation: copies then have to be launched first, by a thread that they
-share cores with, and together they are launched while results are computed. Over several sizes:
-where issuing takes as long as the copies, Python is the bottleneck, and what hides says little
-about the copies.
+Read: The last result does not count, for nothing is left to multiply while it is copied; copies
+that wait for the computation give 0, on a busy machine too. Of `overlap_efficiency` 0 is none, 1 is
+all, negative is worse than one after the other. It says much only if both parts take about the same
+time. More than 1 means that a part was slower in isolation: copies then have to be launched first,
+by a thread that they share cores with, and together they are launched while results are computed.
+Over several sizes: where issuing takes as long as the copies, Python is the bottleneck, and what
+hides says little about the copies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -193,7 +193,11 @@ ALONGSIDE = Count(
     title="Copied while computing",
     bands=(
         Band(LOWEST, "serial", "No, the copies waited for the computation"),
-        Band(IN_PART, "partly", "In part, copies ran beside the computation"),
+        Band(
+            IN_PART,
+            "partly",
+            "In part, copies ran beside the computation; other results waited for it",
+        ),
         Band(MOSTLY, "alongside", "Yes, copies ran beside the computation"),
     ),
 )

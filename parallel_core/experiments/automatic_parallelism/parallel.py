@@ -10,15 +10,19 @@ Method: The same 25 matrix multiplications run on one device after the other, wi
 between, and then on all devices without one; nothing else says that they may overlap. Each device
 has separate cores and threads.
 
-Look at: `parallel_speedup`, the sum of the devices' separate times over their time together;
+Look at: how many multiplications of a device were in progress beside another device's for half of
+their time or more, in a repetition that the framework's profiler recorded, and whether threads ran
+meanwhile; `parallel_speedup`, the sum of the devices' separate times over their time together;
 `price_of_overlap`, how much longer the first device takes while the others work.
 
 On two streams of one GPU: `filling_size`, from which on a single multiplication fills it.
 
-Read: At 1 the devices take turns; the number of devices is the most that can be reached. Less than
-that, on an asynchronous engine, means that the devices share something: cores, memory, or a
-resource of which the framework has only one. Two streams of a GPU
-share all of it: they gain only while a multiplication leaves a part idle.
+Read: Operations that are in progress together may still wait for each other, or for a core, so work
+at the same time is said only if threads ran, or had no core, for 80 % of it. At a speed-up of 1 the
+devices take turns; the number of devices is the most that can be reached. Less than that, on an
+asynchronous engine, means that the devices share something: cores, memory, or a resource of which
+the framework has only one. Two streams of a GPU share all of it: they gain only while a
+multiplication leaves a part idle.
 """
 
 from collections.abc import Sequence
@@ -138,7 +142,11 @@ BESIDE = Count(
     title="Products at the same time",
     bands=(
         Band(LOWEST, "serial", "No, the devices took turns"),
-        Band(IN_PART, "partly", "The devices worked at the same time in part"),
+        Band(
+            IN_PART,
+            "partly",
+            "The devices worked at the same time in part; the other multiplications ran alone",
+        ),
         Band(MOSTLY, "parallel", "Yes, the devices worked at the same time"),
     ),
 )

@@ -14,8 +14,8 @@ Results are copied so often that copying takes about as long as computing. Launc
 between the parts, so that no queue gets its work last. On a CPU, the time that the cores worked on
 the separate parts, divided by the cores, is the least that all at once can take.
 
-Look at: how many multiplications ran while results travelled in both directions at once, and how
-many while at least one was copied, in a repetition that the framework's profiler recorded; then, by
+Look at: how many multiplications ran for half of their time or more while results travelled in both
+directions at once, and how many while at least one was copied, in a repetition that the framework's profiler recorded; then, by
 the clock, `saved_fraction`, the share of the parts' added times that doing all at once saves;
 `possible_fraction`, what would be saved if all took as long as the longest part;
 `possible_on_cores_fraction`, the same if the cores' work takes longer than that.
