@@ -15,10 +15,10 @@ between the parts, so that no queue gets its work last. On a CPU, the time that 
 the separate parts, divided by the cores, is the least that all at once can take.
 
 Look at: how many multiplications ran for half of their time or more while results travelled in both
-directions at once, and how many while at least one was copied, in a repetition that the framework's profiler recorded; then, by
-the clock, `saved_fraction`, the share of the parts' added times that doing all at once saves;
-`possible_fraction`, what would be saved if all took as long as the longest part;
-`possible_on_cores_fraction`, the same if the cores' work takes longer than that.
+directions at once, and how many while at least one was copied, in a repetition that the framework's
+profiler recorded; then, by the clock, `saved_fraction`, the share of the parts' added times that
+doing all at once saves; `possible_fraction`, what would be saved if all took as long as the longest
+part; `possible_on_cores_fraction`, the same if the cores' work takes longer than that.
 
 Read: A count of 0 is one after the other, on a busy machine too. A worker that copies to its device
 and computes on it does these in turn: with one for each of two devices all three never go on at
