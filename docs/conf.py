@@ -19,6 +19,7 @@ extensions = [
     "json_keys",
     "lessons",
     "metrics",
+    "rows",
     "search_languages",
     "translations",
     "variants",

@@ -33,6 +33,9 @@ def encoded(value: Any) -> Any:
         return [encoded(item) for item in value]
     if isinstance(value, tuple):
         return {"tuple": [encoded(item) for item in value]}
+    if isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 0:
+        # NumPy makes such an array of an object that is no array, such as None.
+        return encoded(value.item())
     if isinstance(value, np.ndarray):
         is_numeric = value.dtype.kind in NUMBERS
         content = b64encode(value.tobytes()).decode() if is_numeric else None

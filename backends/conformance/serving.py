@@ -12,12 +12,13 @@ import resource
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal, TextIO, final
 
 from backends.conformance.answers import encoded
 from backends.errors import BackendError, message_of
@@ -37,6 +38,9 @@ Kind = Literal["begins", "value", "ends"]
 """What a message is: that the process is there; an answer; that a call is over, with the reason if
 it failed.
 """
+
+THREAD_ENDED = "a worker thread ended with "
+"""How the stacks of a process begin that ended itself because a thread of its backend did."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ def serve(connection: Connection, task: Task, stacks: Path) -> None:
         faulthandler.enable(stacks_file)
         # After its stacks it ends, as every process does that gets this signal.
         faulthandler.register(HANGS, stacks_file, chain=True)
+        threading.excepthook = partial(_end_with_thread, stacks_file)
         server = _Server(connection)
         server.send("begins", None)
         loaded = Loaded(task.load)
@@ -148,6 +153,28 @@ def _limit_growth(size: int) -> None:
         if hard_limit != resource.RLIM_INFINITY:
             limit = min(limit, hard_limit)
         resource.setrlimit(kind, (limit, limit))
+
+
+def _end_with_thread(stacks: TextIO, ended: threading.ExceptHookArgs) -> None:
+    """End this process because one of its threads ended with an error, and write why.
+
+    What the thread should have computed never comes, so whoever waits for it would hang.
+    """
+    frames = traceback.extract_tb(ended.exc_traceback)
+    frames_of_backend = [frame for frame in frames if frame.filename != threading.__file__]
+    place = (frames_of_backend or frames)[0]
+    cause = ended.exc_value
+    while cause is not None and cause.__cause__ is not None:
+        cause = cause.__cause__
+    stacks.seek(0)
+    stacks.truncate()
+    stacks.write(
+        f"{THREAD_ENDED}{type(cause).__name__} (in `{place.name}`, {Path(place.filename).name}, "
+        f"line {place.lineno}), so nothing behind it ran\n"
+    )
+    traceback.print_exception(ended.exc_value, file=stacks, chain=False)
+    stacks.flush()
+    os._exit(1)
 
 
 def _end_with_parent() -> None:

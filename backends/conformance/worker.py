@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any, final
 
 from backends.conformance.answers import decoded
-from backends.conformance.serving import HANGS, Kind, Task, serve
+from backends.conformance.serving import HANGS, THREAD_ENDED, Kind, Task, serve
 from backends.errors import BackendError
 
 BEGINNING_SECONDS = 120.0
@@ -155,7 +155,11 @@ class Worker:
         except (EOFError, OSError):
             self._process.join(PATIENCE)
             how = self._how_it_ended()
-            raise CrashError(how, self._killed()) from None
+            stacks = self._killed()
+            if stacks.startswith(THREAD_ENDED):
+                reason, _, its_stack = stacks.partition("\n")
+                raise WorkError(reason, its_stack) from None
+            raise CrashError(how, stacks) from None
         return kind, content
 
     def _how_it_ended(self) -> str:

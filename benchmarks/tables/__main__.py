@@ -29,6 +29,7 @@ from benchmarks.tables.benchmarks import (
 )
 from benchmarks.tables.comparisons import comparison_answer, pictures, planted_faults
 from benchmarks.tables.exercises import answer, first_run, trace
+from benchmarks.tables.screens import screens
 
 OF_EXERCISES = (first_run, answer, trace)
 OF_COMPARISONS = (comparison_answer, planted_faults)
@@ -94,6 +95,7 @@ def written() -> Iterator[tuple[Path, str]]:
         if path == PICTURED:
             for name, picture in pictures(path.parent).items():
                 yield path.with_name(name), picture
+            yield from screens()
 
 
 def pages() -> Iterator[Path]:

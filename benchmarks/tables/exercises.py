@@ -14,6 +14,7 @@ from backends.registry import title
 from benchmarks.harness.results import read_json, source_of
 from benchmarks.harness.targets import markdown_table
 from benchmarks.measurements.exercises import FILE
+from benchmarks.tables.screens import answered_anew
 from parallel_core.comparison.storage import read_comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
@@ -32,7 +33,7 @@ WIDTH = 80
 
 
 def first_run(folder: Path) -> str:
-    """Show what a run prints above its answer: that of one process of a comparison."""
+    """Show what a run prints: that of one process of a comparison."""
     comparison = read_comparison(folder)
     (cell,) = (
         results
@@ -41,7 +42,7 @@ def first_run(folder: Path) -> str:
     )
     machine = {**comparison.machine, "utc": comparison.utc}
     source = source_of(folder, {"comparison.json": {"machine": machine}})
-    return _printed(lambda console: show(cell.valid[0], console, answered=False), source)
+    return _printed(lambda console: show(answered_anew(cell.valid[0]), console), source)
 
 
 def trace(folder: Path) -> str:

@@ -141,6 +141,7 @@ def compare(
         rounds=rounds or usual_rounds,
         mode="quick" if quick else "full",
         shared=quick,
+        controls_once=_are_controls_once(quick, rounds, like, of_plan["engines"]),
         on_gpus=may_be_on_gpus(of_plan["device_kind"]),
         **of_plan,
     )
@@ -170,8 +171,17 @@ def compare(
     console = options.console_beside(json_path)
     show_screen(analysis, console)
     console.print(f"Report:  {page}", soft_wrap=True)
-    console.print(f"Tables:  parallel-core report {shlex.quote(str(folder))}", soft_wrap=True)
+    again = f"parallel-core report {shlex.quote(str(folder))} --details"
+    console.print(f"Tables:  {again}", soft_wrap=True)
     refuse_unmeasured(analysis)
+
+
+def _are_controls_once(
+    quick: bool, rounds: int | None, like: Path | None, engines: Sequence[str]
+) -> bool:
+    """Return whether cells without queues have one process each: in a quick look beside others."""
+    is_chosen = rounds is not None or like is not None
+    return quick and not is_chosen and "async" in engines
 
 
 def may_be_on_gpus(device_kind: str) -> bool:

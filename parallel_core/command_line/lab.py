@@ -32,6 +32,7 @@ def _list() -> None:
     """List the labs."""
     for name, described in LABS.items():
         click.echo(f"{name:12} {described.title}")
+    click.echo(f"Begin here: parallel-core lab start {next(iter(LABS))}")
 
 
 @lab.command()
@@ -88,9 +89,12 @@ def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | 
         points += points_of_step
         most_points += outcome.of
         mark = MARKS[outcome.state]
-        line = f"{mark} {points_of_step:3}/{outcome.of}  {outcome.what} {outcome.got}"
+        is_first_failure = not passed and not has_failed
+        line = f"{mark} {points_of_step:3}/{outcome.of}  {outcome.what}"
+        if not is_first_failure:
+            line = f"{line} {outcome.got}".rstrip()
         console.print(line, soft_wrap=True)
-        if not passed and not has_failed:
+        if is_first_failure:
             has_failed = True
             _show_failure(lab_of_folder, engine, outcome, console)
         steps.append({**asdict(outcome), "points": points_of_step})

@@ -187,4 +187,5 @@ variants = click.option(
     metavar="NAME",
     help="How it schedules; --explain lists the names. Repeatable.",
 )
+details = click.option("--details", is_flag=True, help="All figures, not only what fits a screen.")
 json_file = path("--json", "json_path", "The results as JSON; - for standard output.")

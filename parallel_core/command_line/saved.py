@@ -17,7 +17,8 @@ from parallel_core.terminal.console import terminal_console
 
 @click.command()
 @click.argument("saved", type=options.PATH)
-def report(saved: Path) -> None:
+@options.details
+def report(saved: Path, details: bool) -> None:
     """Show a saved comparison, and write its report.
 
     SAVED is a folder that `compare` has written. Use it to see the results of a comparison that was
@@ -29,8 +30,11 @@ def report(saved: Path) -> None:
     analysis = analyse(comparison)
     page = write_report(analysis, folder)
     console = terminal_console()
-    show_comparison(analysis, console)
     show_screen(analysis, console)
+    if details:
+        show_comparison(analysis, console)
+    else:
+        console.print("Each cell: --details")
     console.print(f"Report:  {page}", soft_wrap=True)
 
 

@@ -25,6 +25,7 @@ from parallel_core.comparison.validity import (
     unstable_cases,
 )
 from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments.runner.counts import write
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.measurement.confidence_intervals import (
     FEWEST_FOR_A_VERDICT,
@@ -109,6 +110,8 @@ class ExperimentAnalysis:
     """
     between_engines: tuple[TimeDifference, ...]
     """For each framework, every engine against its first one."""
+    counted: tuple[str, ...]
+    """What was counted in every cell: `Devices at once: MXNet 25 of 25, PyTorch 24 of 25.`"""
     answer: str
     """What the experiment's metric says of every cell; empty if no cell has it."""
     sentences: tuple[str, ...]
@@ -161,8 +164,9 @@ class Analysis:
         for cell in self.believed:
             answer = cell.middle_result.answer
             if answer is not None:
-                sentences.append(f"{cell.cell.side}: {' '.join(answer.sentences)}")
-                sides_by_change.setdefault(answer.would_change, []).append(cell.cell.side)
+                title = cell.results.title
+                sentences.append(f"{title}: {' '.join(answer.sentences)}")
+                sides_by_change.setdefault(answer.would_change, []).append(title)
         if not sentences:
             return None
         if len(sides_by_change) == 1:
@@ -255,17 +259,32 @@ def _analyse_experiment(
         cells,
         between_frameworks,
         between_engines,
+        _counted(experiment, cells),
         answer,
         tuple(sentences),
         errors,
     )
 
 
+def _counted(experiment: Experiment, cells: Sequence[CellAnalysis]) -> tuple[str, ...]:
+    """Return a sentence for each count with a title. It holds even if times are invalid."""
+    sentences = []
+    for count in experiment.counts:
+        written = []
+        for cell in cells:
+            counted = cell.results.counted(count.name)
+            if counted is not None:
+                written.append(f"{cell.results.title} {write(counted)}")
+        if count.title and written:
+            sentences.append(f"{count.title}: {', '.join(written)}.")
+    return tuple(sentences)
+
+
 def _answer(experiment: Experiment, cells: Sequence[CellAnalysis]) -> str:
     """Return a sentence for each band of an experiment's metric, with the cells that lie in it.
 
     A figure that lies in no band by itself has its bounds. Without figures the answer is empty.
-    `The devices worked at the same time: mxnet async (1.98 of 2), torch async (1.97 of 2).`
+    `The devices worked at the same time: MXNet (1.98 of 2), PyTorch + our queues (1.97 of 2).`
     """
     main = experiment.main
     figures_by_meaning: dict[str, list[str]] = {}
@@ -279,7 +298,7 @@ def _answer(experiment: Experiment, cells: Sequence[CellAnalysis]) -> str:
         else:
             figure = main.in_short(interval.estimate, result)
         figures = figures_by_meaning.setdefault(_meaning(main, interval, result), [])
-        figures.append(f"{cell.cell.side} ({figure})")
+        figures.append(f"{cell.results.title} ({figure})")
     sentences = [
         f"{meaning}: {', '.join(figures)}." for meaning, figures in figures_by_meaning.items()
     ]

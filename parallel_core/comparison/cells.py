@@ -13,8 +13,9 @@ import msgspec
 from backends import Engine
 from backends.devices import DEVICE_NAME
 from backends.installation.kernels import Kernels, Product
-from backends.registry.variants import framework_of, is_as_shipped
-from parallel_core.measurement.result import Case, Result
+from backends.registry.variants import framework_of, is_as_shipped, title_of_compared
+from parallel_core.measurement.result import Case, Counted, Result
+from parallel_core.system.formatting import with_queues
 
 SCHEMA = 1
 OWN_ENGINE = ""
@@ -127,6 +128,17 @@ class CellResults:
     failures: tuple[FailedRun, ...] = ()
 
     @property
+    def title(self) -> str:
+        """The framework and whose queues it uses: `PyTorch + our queues`.
+
+        Whose they are only a result knows.
+        """
+        backend: Mapping[str, Any] = {"engine": self.cell.engine, "scheduler": ""}
+        if self.results:
+            backend = self.results[0].backend
+        return with_queues(title_of_compared(self.cell.backend), backend)
+
+    @property
     def valid(self) -> tuple[Result, ...]:
         """The results without problems; only these are counted."""
         return tuple(result for result in self.results if not result.problems)
@@ -162,6 +174,13 @@ class CellResults:
         """Return a metric of every valid process that has it as a number."""
         values = (result.metrics.get(name, math.nan) for result in self.valid)
         return tuple(value for value in values if math.isfinite(value))
+
+    def counted(self, name: str) -> Counted | None:
+        """Return a count of the first process that has it; its times may be invalid."""
+        for result in self.results:
+            if name in result.counts:
+                return result.counts[name]
+        return None
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `cells` of a comparison's JSON holds."""

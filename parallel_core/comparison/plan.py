@@ -45,6 +45,10 @@ class Plan:
     """Whether all experiments on a backend and engine share a process in a round: where time is
     short, importing the frameworks would take longer than measuring.
     """
+    controls_once: bool = False
+    """Whether cells without queues run in the first round only: their counts are known then, and
+    the time is for those that queues could make faster.
+    """
     on_gpus: bool = False
     """Whether devices may be GPUs: the sizes that --quick has are too small for them."""
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -58,10 +62,12 @@ class Plan:
         names = (experiment.name for experiment in self.experiments)
         return tuple(starmap(Cell, product(names, self.backends, self.engines)))
 
-    @property
-    def groups(self) -> tuple[tuple[Cell, ...], ...]:
-        """The cells that share a process in a round, in the order of the processes."""
-        return self.sides if self.shared else tuple((cell,) for cell in self.cells)
+    def groups_in(self, turn: int) -> tuple[tuple[Cell, ...], ...]:
+        """Return the cells that share a process in a round, in the order of the processes."""
+        groups = self.sides if self.shared else tuple((cell,) for cell in self.cells)
+        if turn == FIRST or not self.controls_once:
+            return groups
+        return tuple(group for group in groups if group[0].engine != "sync")
 
     @property
     def sides(self) -> tuple[tuple[Cell, ...], ...]:

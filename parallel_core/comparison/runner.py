@@ -137,6 +137,8 @@ async def run_comparison(
             "cores": sorted(plan.cores),
             "seconds": plan.seconds if math.isfinite(plan.seconds) else None,
             "shared": plan.shared,
+            "controls_once": plan.controls_once,
+            "rounds": plan.rounds,
             "deadline_seconds": plan.deadline,
             "interpreters": dict(plan.interpreters),
         },

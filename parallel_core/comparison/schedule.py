@@ -166,7 +166,7 @@ class Schedule:
                 for ran in lived.ran:
                     tried |= {*ran.measured, *ran.failures}
         due = []
-        for group in self.plan.groups:
+        for group in self.plan.groups_in(turn):
             cells = tuple(c for c in group if c not in tried and not self._is_given_up(c))
             if cells:
                 due.append(cells)

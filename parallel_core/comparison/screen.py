@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from backends.registry.variants import title_of_compared
 from parallel_core.comparison.account import TimeDifference
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
-from parallel_core.comparison.cells import CellResults
 from parallel_core.experiments import Experiment
 from parallel_core.experiments.runner.counts import Count, write
 from parallel_core.experiments.runner.metrics import Metric
@@ -30,7 +29,7 @@ NO_FIGURE = "–"
 IMPOSSIBLE = "impossible"
 ROUGH = "~"
 MARKS: Mapping[str, str] = {
-    ROUGH: "~ is rough: too few processes for an interval.",
+    ROUGH: "~ is rough: fewer than three processes, so no interval.",
     "?": "? touches two bands.",
     "!": "! is more than is possible, within the noise.",
     IMPOSSIBLE: "Impossible is more than is possible, beyond the noise: such figures are withheld.",
@@ -60,35 +59,35 @@ class Screen:
     differences: Mapping[str, Sequence[TimeDifference]]
     """Of each experiment, by the two that are compared: `PyTorch + our queues against MXNet`."""
     notes: tuple[str, ...]
-    """What was disturbed, the systematic errors, and which data it was."""
-
-
-def title_of(results: CellResults) -> str:
-    """Return the title of a cell's framework and engine: whose queues they are stands beside the
-    name. The cell must have a result.
-    """
-    name = title_of_compared(results.cell.backend)
-    backend = results.results[0].backend
-    if backend["engine"] == "sync":
-        return f"{name} (eager)" if "eager" in backend["scheduler"] else f"{name} without queue"
-    return f"{name} + our queues" if "of parallel-core" in backend["scheduler"] else name
+    """What was disturbed, and which data it was."""
 
 
 def screen_of(analysis: Analysis) -> Screen:
     """Put the answer of a comparison into one table."""
     columns = _columns(analysis)
     rows = (*_rows_of_counts(analysis, columns), *_rows_of_figures(analysis, columns))
-    titles = {column.side: column.title for column in columns}
     differences: dict[str, list[TimeDifference]] = {}
     for experiment in analysis.experiments:
         for difference in experiment.between_frameworks:
             cell, against = difference.cell, difference.against
             are_controls = cell.engine == against.engine == "sync"
             if not are_controls:
-                compared = f"{titles[cell.side]} against {titles[against.side]}"
+                compared = f"{difference.title} against {difference.title_of_other}"
                 differences.setdefault(compared, []).append(difference)
-    headline = HEADLINE if _overlaps_by_queues(analysis) else ""
-    return Screen(headline, columns, rows, differences, _notes(analysis, rows))
+    notes = _notes(analysis, rows)
+    return Screen(_headline(analysis), columns, rows, differences, notes)
+
+
+def screen_of_counts(analysis: Analysis) -> Screen:
+    """Put what was counted into one table, while times are still measured."""
+    columns = _columns(analysis)
+    rows = tuple(_rows_of_counts(analysis, columns))
+    return Screen(_headline(analysis), columns, rows, {}, ())
+
+
+def _headline(analysis: Analysis) -> str:
+    """Return the headline if it holds, or else an empty text."""
+    return HEADLINE if _overlaps_by_queues(analysis) else ""
 
 
 def _rows_of_counts(
@@ -116,28 +115,23 @@ def _rows_of_figures(
 
 
 def _counted(count: Count, experiment: ExperimentAnalysis, side: str) -> str:
-    """Write a cell's count: `24 of 25`. It holds even if other work made the cell's times
-    invalid.
-    """
+    """Write a cell's count: `24 of 25`."""
     for cell in experiment.cells:
-        for result in cell.results.results:
-            if cell.cell.side == side and count.name in result.counts:
-                return write(result.counts[count.name])
+        counted = cell.results.counted(count.name)
+        if cell.cell.side == side and counted is not None:
+            return write(counted)
     return NO_FIGURE
 
 
 def _columns(analysis: Analysis) -> tuple[Column, ...]:
-    """Return a column for each side, those without a queue last."""
+    """Return a column for each side, those without queues last."""
     column_of: dict[str, Column] = {}
     for cell in analysis.cells:
-        side = cell.cell.side
-        # A side without any result is titled by its name.
-        column_of.setdefault(side, Column(side, side, side.endswith(" sync")))
-    for cell in reversed(analysis.cells):
-        side = cell.cell.side
-        for result in cell.results.results[:1]:
-            is_control = result.backend["engine"] == "sync"
-            column_of[side] = Column(side, title_of(cell.results), is_control)
+        side, results = cell.cell.side, cell.results
+        if side in column_of and not results.results:
+            continue
+        engine = results.results[0].backend["engine"] if results.results else cell.cell.engine
+        column_of[side] = Column(side, results.title, is_control=engine == "sync")
     return tuple(sorted(column_of.values(), key=lambda column: column.is_control))
 
 
@@ -161,7 +155,8 @@ def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
     if interval.estimate > most:
         return f"{written} !"
     if not math.isfinite(interval.high - interval.low):
-        return ROUGH + written
+        # A sign before a sign reads as a formula.
+        return f"{written} {ROUGH}" if interval.estimate < 0 else ROUGH + written
     is_open = figure.bands and figure.place(interval, result) is None
     return f"{written} ?" if is_open else written
 
@@ -190,9 +185,9 @@ def _code_of(cell: CellAnalysis, experiment: Experiment) -> str | None:
     A figure that touches several bands is `OPEN`.
     """
     for count in experiment.counts[:1]:
-        for result in cell.results.results:
-            if count.name in result.counts:
-                return count.band_of(result).code
+        counted = cell.results.counted(count.name)
+        if counted is not None:
+            return count.band(counted.count, counted.of).code
     if not cell.believed or cell.metric is None or not math.isfinite(cell.metric.high):
         return None
     band = experiment.main.place(cell.metric, cell.results.valid[0])
@@ -210,7 +205,15 @@ def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> t
             disturbed += 1
     if disturbed:
         notes.append(f"{disturbed} of {len(cells)} cells were disturbed by other work.")
-    notes += _note_on_systematic_errors(analysis)
+    comparison = analysis.comparison
+    unstable = sum(bool(cell.warnings) for cell in cells)
+    if unstable:
+        notes.append(f"{unstable} have unstable or doubtful times.")
+    wanted_rounds = comparison.options.get("rounds", 0)
+    if comparison.rounds < wanted_rounds:
+        notes.append(f"Time allowed {comparison.rounds} of {wanted_rounds} rounds.")
+    if comparison.options.get("controls_once"):
+        notes.append("Without queues there is one process each in a quick look.")
     cells_by_reason: dict[str, list[str]] = {}
     for cell in cells:
         if not cell.believed:
@@ -220,17 +223,18 @@ def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> t
     return tuple(notes)
 
 
-def _note_on_systematic_errors(analysis: Analysis) -> Iterator[str]:
-    """Give the note on each framework's largest systematic error, if any is known."""
+def note_on_systematic_errors(analysis: Analysis) -> str:
+    """Return the note on each framework's largest systematic error; empty if none is known."""
     largest: dict[str, float] = {}
     for experiment in analysis.experiments:
         for backend, error in experiment.systematic_errors.items():
             largest[backend] = max(error, largest.get(backend, 0.0))
-    if largest:
-        errors = [
-            f"{title_of_compared(backend)} {seconds(error)}" for backend, error in largest.items()
-        ]
-        yield (
-            "Systematic error (the same operations on both engines differed by at most): "
-            f"{', '.join(errors)}."
-        )
+    if not largest:
+        return ""
+    errors = [
+        f"{title_of_compared(backend)} {seconds(error)}" for backend, error in largest.items()
+    ]
+    return (
+        "Systematic error (the same operations with and without queues differed by at most): "
+        f"{', '.join(errors)}."
+    )

@@ -1,7 +1,7 @@
-"""The explanation of an experiment before it runs: its module's docstring, part by part.
+"""The explanation of an experiment before it runs: its question, and its module's docstring.
 
-The first line is the question. Paragraphs that begin with one of HEADINGS follow in that order; a
-paragraph without one belongs to the part above it.
+The docstring's first paragraph says what the module is about. Paragraphs that begin with one of
+HEADINGS follow in that order; a paragraph without one belongs to the part above it.
 """
 
 import inspect
@@ -55,7 +55,7 @@ def explanation(experiment: Experiment) -> Explanation:
     """
     module = import_module(experiment.program.__module__)
     docstring = inspect.getdoc(module) or ""
-    question, *paragraphs = (" ".join(text.split()) for text in docstring.split("\n\n"))
+    _about, *paragraphs = (" ".join(text.split()) for text in docstring.split("\n\n"))
     parts: dict[str, list[str]] = {}
     heading = ""
     for paragraph in paragraphs:
@@ -69,4 +69,4 @@ def explanation(experiment: Experiment) -> Explanation:
         present, expected = ", ".join(parts), ", ".join(HEADINGS)
         raise ValueError(f"{module.__name__} explains {present}, and not {expected}")
     by_heading = tuple((heading, tuple(texts)) for heading, texts in parts.items())
-    return Explanation(question, by_heading)
+    return Explanation(experiment.question, by_heading)

@@ -28,7 +28,7 @@ def run_async(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """When does control return, what does waiting wait for, and what does it cost?"""
+    """Is it faster to wait once, or each time?"""
 
 def run_barriers(
     backend: backends.Backend,
@@ -39,7 +39,7 @@ def run_barriers(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """Does waiting for one intermediate result wait for the work that is queued behind it?"""
+    """Can Python wait for one result alone?"""
 
 def run_cost_model(
     backend: backends.Backend,
@@ -49,7 +49,7 @@ def run_cost_model(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """How large must an operation be for computing it, and not issuing it, to set the pace?"""
+    """Does t1 + n·t2 + t3 predict the time?"""
 
 def run_eager_cpu(
     backend: backends.Backend,
@@ -60,7 +60,7 @@ def run_eager_cpu(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """Can asynchrony be seen on a CPU, on a framework that is eager and on others?"""
+    """Can asynchrony be seen on a CPU?"""
 
 def run_parallel(
     backend: backends.Backend,
@@ -70,7 +70,7 @@ def run_parallel(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """Do two devices work at the same time when nobody tells them to?"""
+    """Do two devices work at the same time?"""
 
 def run_overlap(
     backend: backends.Backend,
@@ -83,7 +83,7 @@ def run_overlap(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """Can results travel to another device while the next ones are computed?"""
+    """Do copies hide under computation?"""
 
 def run_independent_ops(
     backend: backends.Backend,
@@ -94,7 +94,7 @@ def run_independent_ops(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """Does a framework run operations without dependencies in parallel on one device?"""
+    """Do operations overlap on one device?"""
 
 def run_small_ops(
     backend: backends.Backend,
@@ -104,7 +104,7 @@ def run_small_ops(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """When single operations are small, does parallelism help even on one CPU or GPU?"""
+    """From which size on do two devices pay?"""
 
 def run_three_way(
     backend: backends.Backend,
@@ -116,7 +116,7 @@ def run_three_way(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """Can two devices compute while their results travel both ways between them?"""
+    """Compute while data travel both ways?"""
 
 def run_dependencies(
     backend: backends.Backend,
@@ -126,7 +126,7 @@ def run_dependencies(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """Are tasks that depend on each other across devices right, and as fast as they could be?"""
+    """Are tasks across devices right, and faster?"""
 
 def run_graph(
     backend: backends.Backend,
@@ -137,7 +137,7 @@ def run_graph(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """What does the graph of a training step look like, and how fast could it be?"""
+    """What is the graph of a training step?"""
 
 def run_data_parallel(
     backend: backends.Backend,
@@ -151,7 +151,7 @@ def run_data_parallel(
     checkpoints: parallel_core.training.checkpoints.Checkpointing | None = None,
     count: int = 2,
 ) -> Result:
-    """How fast does LeNet train from scratch when each batch is divided over the devices?"""
+    """LeNet on two devices: how fast, same loss?"""
 
 def run_allreduce(
     backend: backends.Backend,
@@ -162,7 +162,7 @@ def run_allreduce(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """How fast do all devices get the sum of their vectors, and which algorithm is best?"""
+    """Which allreduce is the fastest?"""
 
 def run_building_blocks(
     backend: backends.Backend,
@@ -171,7 +171,7 @@ def run_building_blocks(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """What do the chapter's small functions do to a few numbers, and what goes wrong in them?"""
+    """What do the chapter's small functions do?"""
 
 def run_batch_scaling(
     backend: backends.Backend,
@@ -184,7 +184,7 @@ def run_batch_scaling(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """Is a device worth more when the batch grows with the number of devices?"""
+    """Do larger batches make devices pay?"""
 
 def run_learning_rates(
     backend: backends.Backend,
@@ -199,7 +199,7 @@ def run_learning_rates(
     on_training: collections.abc.Callable[[str], object] = ...,
     count: int = 2,
 ) -> Result:
-    """Which learning rate is best, and does it change with the number of devices?"""
+    """Does the best rate depend on devices?"""
 
 def run_partitioning(
     backend: backends.Backend,
@@ -212,7 +212,7 @@ def run_partitioning(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """Which way of dividing a network over devices is best, and when?"""
+    """How is a network best divided?"""
 
 def run_batch_norm(
     backend: backends.Backend,
@@ -222,7 +222,7 @@ def run_batch_norm(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """By which rows' statistics does batch normalisation go, when the batch is divided?"""
+    """Whose statistics normalise a divided batch?"""
 
 def run_evaluate(
     backend: backends.Backend,
@@ -237,5 +237,4 @@ def run_evaluate(
     budget: float = 15.0,
     count: int = 2,
 ) -> Result:
-    """Is a network's accuracy the same on every number of devices, and how much faster are
-    more of them?"""
+    """Is accuracy the same on more devices?"""

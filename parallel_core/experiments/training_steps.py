@@ -9,7 +9,7 @@ either way.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import median_low
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -179,10 +179,10 @@ def find_early_buckets(
 ) -> None:
     """Find how many buckets of gradients there are, and how many are summed early.
 
-    A bucket is summed early if that is done before the backward pass has ended. The number is the
-    median of a few steps, none of which trains. If there is only one bucket, it holds the last
-    gradient and cannot be early; a step is taken all the same, as a warm-up, unless it would wait
-    for other processes.
+    A bucket is summed early if that is done before the backward pass has ended. The number is that
+    of the middle one of a few steps, none of which trains. If there is only one bucket, it holds
+    the last gradient and cannot be early; a step is taken all the same, as a warm-up, unless it
+    would wait for other processes.
     """
     buckets = buckets_of(settings.exchange)
     if len(buckets) > 1:
@@ -196,7 +196,7 @@ def find_early_buckets(
         early = count_reduced_early(trial.backend, params, x, labels, buckets)
         numbers_of_early.append(early)
     trial.found("buckets", len(buckets))
-    trial.found("buckets_reduced_early", median(numbers_of_early or [0]))
+    trial.found("buckets_reduced_early", median_low(numbers_of_early or [0]))
 
 
 def one_step(devices: int, data: Dataset, settings: Settings) -> Callable[[Backend], object]:

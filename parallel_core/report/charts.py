@@ -4,12 +4,10 @@ from itertools import pairwise
 from statistics import median
 
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
-from parallel_core.comparison.cells import Cell
-from parallel_core.comparison.screen import title_of
+from parallel_core.comparison.cells import CellResults
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.declaration import Layer, shown_case
-from parallel_core.measurement.result import Result
 from parallel_core.report.plots.curves import (
     COLOURS,
     DOTTED,
@@ -45,7 +43,7 @@ def layers_chart(experiment: ExperimentAnalysis) -> StackedChart | None:
         parts = []
         for layer, (start, end) in zip(layers, pairwise([0.0, *ends]), strict=True):
             parts.append(Part(layer.name, start / steps, end / steps, layer.style))
-        rows.append(Row(title_of(analysed.results), parts, seconds(ends[-1] / steps)))
+        rows.append(Row(analysed.results.title, parts, seconds(ends[-1] / steps)))
     return StackedChart({"": rows}) if rows else None
 
 
@@ -79,7 +77,7 @@ def dispatch_chart(analysis: Analysis) -> StackedChart | None:
                 Part("until all is done", share, 1.0, "compute hollow"),
             ]
             written = f"{seconds(returned)} of {seconds(done)}"
-            row = Row(title_of(analysed.results), parts, written)
+            row = Row(analysed.results.title, parts, written)
             groups.setdefault(cell.experiment, []).append(row)
     return StackedChart(groups, percent) if groups else None
 
@@ -94,24 +92,25 @@ def curves_chart(experiment: ExperimentAnalysis) -> tuple[CurvesChart | None, Ta
     if curves is None or not cells:
         return None, ()
     swept = cells[0].results.valid[0].series[curves.over]
-    panels = {analysed.cell.side: analysed.curves for analysed in cells}
+    panels = {analysed.results.title: analysed.curves for analysed in cells}
     return sweep_chart(curves, swept, panels), curves_table(experiment, curves, swept)
 
 
 def learning_curves(analysis: Analysis, experiment: ExperimentAnalysis) -> CurvesChart | None:
     """Draw the learning curves of all cells over each other; None if there are none."""
     curves = []
-    for cell, result in trained(experiment):
-        colour = f"c{analysis.backends.index(cell.backend) % COLOURS}"
-        dash = DOTTED[0] if cell.engine == "sync" else ""
-        curves.append((Curve(cell.side, colour, (), dash=dash), result))
+    for results in trained(experiment):
+        colour = f"c{analysis.backends.index(results.cell.backend) % COLOURS}"
+        dash = DOTTED[0] if results.cell.engine == "sync" else ""
+        curve = Curve(results.title, colour, (), dash=dash)
+        curves.append((curve, results.valid[0]))
     return learning_chart(curves) if curves else None
 
 
-def trained(experiment: ExperimentAnalysis) -> list[tuple[Cell, Result]]:
-    """Return each cell that trained, with its first result: its other results have equal losses."""
-    first_results = [(analysed.cell, analysed.results.valid[0]) for analysed in experiment.believed]
-    return [(cell, result) for cell, result in first_results if "loss" in result.series]
+def trained(experiment: ExperimentAnalysis) -> list[CellResults]:
+    """Return the results of the cells that trained. The losses of all results of one are equal."""
+    believed = [analysed.results for analysed in experiment.believed]
+    return [results for results in believed if "loss" in results.valid[0].series]
 
 
 def timelines_chart(
@@ -126,7 +125,7 @@ def timelines_chart(
     max_blocks = min(MAX_BLOCKS, MAX_BLOCKS_OF_PAGE // experiments)
     usual = experiment.experiment.drawn_case
     for analysed in experiment.believed:
-        side = analysed.cell.side
+        side = analysed.results.title
         try:
             timeline = timeline_of(analysed.cell)
         except RequestError as error:
@@ -146,5 +145,5 @@ def timelines_chart(
         if timed:
             duration += f" (timed: {seconds(median(timed))})"
         remarks = ", ".join((duration, *overlap_phrases(figures_of(case))))
-        panels.append(Panel(title_of(analysed.results), remarks, lanes))
+        panels.append(Panel(analysed.results.title, remarks, lanes))
     return TimelinesChart(panels) if panels else None, reasons

@@ -7,7 +7,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import WHAT_WOULD_CHANGE_IT, Result
 from parallel_core.measurement.sweep import labelled, write_point
 from parallel_core.report.plots import as_svg
-from parallel_core.system.formatting import engine_in_words, quantity, seconds
+from parallel_core.system.formatting import framework_in_words, quantity, seconds
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -78,6 +78,7 @@ def as_html(result: Result) -> str:
         points=points,
         with_times=with_times,
         quantity=quantity,
-        engine_in_words=engine_in_words,
+        question=EXPERIMENTS[result.experiment].question,
+        framework=framework_in_words(result.backend),
         WHAT_WOULD_CHANGE_IT=WHAT_WOULD_CHANGE_IT,
     )

@@ -12,7 +12,7 @@ from backends.registry.variants import title_of_compared
 from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.plan import FIRST
-from parallel_core.comparison.screen import screen_of
+from parallel_core.comparison.screen import note_on_systematic_errors, screen_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import with_bounds, with_seconds
@@ -46,6 +46,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         memory=naturalsize(comparison.machine["memory_bytes"]),
         rounds=_rounds(comparison),
         screen=screen_of(analysis),
+        systematic_errors=note_on_systematic_errors(analysis),
         first_timelines=key_sections[0]["timelines"] if key_sections else None,
         cells=analysis.cells,
         experiments=sections,
@@ -88,7 +89,7 @@ def _section(
     if timeline_of is not None:
         count = len(analysis.experiments)
         timelines, unprofiled = charts.timelines_chart(experiment, timeline_of, count)
-    results = [result for _, result in charts.trained(experiment)]
+    results = [of_cell.valid[0] for of_cell in charts.trained(experiment)]
     drawn = {
         "timelines": timelines,
         "curves": curves,
@@ -100,7 +101,7 @@ def _section(
     kernels = {name: kernels_in_words(result.backend) for name, result in by_framework.items()}
     warnings = []
     for analysed in believed:
-        warnings += [(analysed.cell.side, warning) for warning in analysed.warnings]
+        warnings += [(analysed.results.title, warning) for warning in analysed.warnings]
     graphs = {}
     for name, result in by_framework.items():
         if result.tasks:
@@ -109,10 +110,8 @@ def _section(
     return {
         "described": described,
         "case": experiment.case,
-        "lesson": experiment.answer,
-        "remarks": [
-            (cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason
-        ],
+        "lessons": (*experiment.counted, experiment.answer),
+        "remarks": [cell for cell in experiment.cells if cell.reason],
         "warnings": warnings,
         **{name: inline(chart, f"{described.name}: {name}") for name, chart in drawn.items()},
         "unprofiled": unprofiled,

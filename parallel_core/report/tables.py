@@ -25,7 +25,7 @@ def case_times_table(experiment: ExperimentAnalysis) -> Table:
     for name in names:
         times = [analysed.times.get(name) for analysed in believed]
         rows.append((name, *map(_with_bounds, times)))
-    headings = ("case", *(analysed.cell.side for analysed in believed))
+    headings = ("case", *(analysed.results.title for analysed in believed))
     return (headings, *rows) if rows else ()
 
 
@@ -38,9 +38,11 @@ def differences_table(experiment: ExperimentAnalysis) -> Table:
     for difference in (*experiment.between_frameworks, *experiment.between_engines):
         if not difference.parts:
             continue
-        intervals = [*map(difference.parts.get, PARTS), difference.seconds]
+        # Parts that are withheld would show the reasons.
+        parts = {} if difference.withheld else difference.parts
+        intervals = [*map(parts.get, PARTS), difference.seconds]
         write = _without_bounds if difference.verdict == "too few runs" else _with_bounds
-        sides = f"{difference.cell.side} against {difference.against.side}"
+        sides = f"{difference.title} against {difference.title_of_other}"
         rows.append((sides, *map(write, intervals)))
     headings = ("difference", *PARTS.values(), "together")
     return (headings, *rows) if rows else ()
@@ -51,7 +53,7 @@ def curves_table(experiment: ExperimentAnalysis, curves: Curves, swept: Sequence
     columns = {curves.x_title: [write_point(value, curves.over) for value in swept]}
     for analysed in experiment.believed:
         for label, values in analysed.curves.items():
-            heading = ": ".join(filter(None, (analysed.cell.side, label)))
+            heading = ": ".join(filter(None, (analysed.results.title, label)))
             columns[heading] = [with_bounds(value) for value in values]
     return (tuple(columns), *zip(*columns.values(), strict=False))
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
+from backends.registry.loading import title
+
 BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 DECIMAL = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
 UNITS = {**BINARY, **DECIMAL, "B": 1, "": 1}
@@ -72,16 +74,24 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(others) + f" and {last}"
 
 
-def engine_in_words(backend: Mapping[str, Any]) -> str:
-    """Write the engine of a result's backend, with the chosen variants.
+def with_queues(framework: str, backend: Mapping[str, Any]) -> str:
+    """Return a framework's name with whose queues it uses: `PyTorch + our queues`.
 
-    For example `async engine with bulk-on`. `backend` is the object `backend` of a result's JSON.
+    `backend` is the object `backend` of a result's JSON.
     """
-    engine = f"{backend['engine']} engine"
+    if backend["engine"] == "sync":
+        return f"{framework} without queues"
+    return f"{framework} + our queues" if "of parallel-core" in backend["scheduler"] else framework
+
+
+def framework_in_words(backend: Mapping[str, Any]) -> str:
+    """Write a framework's version, queues and chosen variants: `MXNet 1.9.1 with bulk-on`.
+
+    `backend` is the object `backend` of a result's JSON.
+    """
+    words = with_queues(f"{title(backend['name'])} {backend['version']}", backend)
     variants = backend.get("variants", ())
-    if not variants:
-        return engine
-    return f"{engine} with {listed(variants)}"
+    return f"{words} with {listed(variants)}" if variants else words
 
 
 def kernels_in_words(backend: Mapping[str, Any]) -> str:

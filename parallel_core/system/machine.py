@@ -189,8 +189,7 @@ class MachineWatch:
             again = f" Rounds repeated: {self.repeated_rounds}." if self.repeated_rounds else ""
             sentences.append(
                 f"Other processes took {percent(self.taken_share)} of the time of {cores} during "
-                f"the timing.{again} "
-                "Intervals allow for that: a short run in a quiet moment has narrower ones."
+                f"the timing.{again} Intervals allow for that."
             )
         slowest, fastest = self.slowest_mhz or 0.0, self.fastest_mhz or 0.0
         is_unsteady = 0 < slowest < UNSTEADY * fastest

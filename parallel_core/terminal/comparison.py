@@ -18,9 +18,10 @@ from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis, analyse
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.difference import Difference
+from parallel_core.comparison.plan import FIRST
 from parallel_core.comparison.runner import OnProgress
 from parallel_core.comparison.schedule import Generation
-from parallel_core.comparison.screen import Screen, screen_of
+from parallel_core.comparison.screen import Screen, screen_of, screen_of_counts
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.measurement.differences import Verdict
 from parallel_core.system.formatting import figure, listed, seconds
@@ -31,6 +32,8 @@ WIDE = 100
 """Columns of a terminal from which figures have their bounds."""
 NARROW = 76
 """Columns below which each row becomes separate lines, and there is room for bounds again."""
+FEW_QUESTIONS = 6
+"""So many questions fit as columns."""
 TINY = 1e-3
 """Below, a figure has two digits in a narrow terminal."""
 VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": GOOD, "slower": BAD}
@@ -44,39 +47,55 @@ def show_screen(analysis: Analysis, console: Console) -> None:
     comparison = analysis.comparison
     minutes = comparison.seconds / 60
     took = f"{figure(minutes)} min" if minutes >= 1 else f"{figure(comparison.seconds)} s"
-    rounds = f"{comparison.rounds} round{'' if comparison.rounds == 1 else 's'}, {took}"
+    rounds = f"{_rounds(comparison.rounds)}, {took}"
     length = f"quick look: {rounds}" if comparison.quick else rounds
     frameworks = listed([title_of_compared(name) for name in analysis.backends])
     show_sentence(f"How the same work is scheduled: {frameworks} ({length})", console, "bold")
     if screen.headline:
         show_sentence(screen.headline, console)
-    show_table(_answers_table(screen), console)
-    if screen.differences:
-        table = _plain_table("", "", "why")
-        for compared, rows in screen.differences.items():
-            table.add_row(Text(compared, "bold"), "", "")
-            for one in rows:
-                words = Text(one.in_words, VERDICT_COLOURS.get(one.verdict, ""))
-                table.add_row(f"{one.cell.experiment}: {one.case}", words, one.reasons_in_words)
+    for table in _answers_tables(screen):
         show_table(table, console)
+    _show_differences(screen, console)
     show_sentence(" ".join(screen.notes), console, ASIDE)
 
 
-def _answers_table(screen: Screen) -> Table:
-    """Return questions by cells; cells by questions if there are more than two frameworks."""
-    controls = [column.is_control for column in screen.columns]
-    headings = [column.title for column in screen.columns]
-    if controls.count(False) <= 2:
+def _show_differences(screen: Screen, console: Console) -> None:
+    """Print for each pair of engines a line for each experiment: how they differ, and why."""
+    for compared, differences in screen.differences.items():
+        show_sentence(compared, console, "bold")
+        longest_name = max(len(difference.cell.experiment) for difference in differences)
+        for difference in differences:
+            name = difference.cell.experiment.ljust(longest_name)
+            words = difference.in_words
+            if difference.names_of_reasons:
+                words += f": {difference.names_of_reasons}"
+            colour = VERDICT_COLOURS.get(difference.verdict, "")
+            show_sentence(f"{name}  {words}", console, colour, bullet="  ")
+
+
+def _answers_tables(screen: Screen) -> Iterator[Table]:
+    """Yield tables of questions by engines, those without queues in a second one if they are many.
+
+    Few questions on more than two frameworks are one table of engines by questions.
+    """
+    with_queues = [column for column in screen.columns if not column.is_control]
+    if len(with_queues) > 2 and len(screen.rows) <= FEW_QUESTIONS:
+        table = _plain_table("", *(question for question, _ in screen.rows))
+        for number, column in enumerate(screen.columns):
+            table.add_row(column.title, *(figures[number] for _, figures in screen.rows))
+        yield table
+        return
+    groups = [range(len(screen.columns))]
+    if len(with_queues) > 2:
+        groups = [range(len(with_queues)), range(len(with_queues), len(screen.columns))]
+    for group in groups:
+        headings = [screen.columns[number].title for number in group]
         table = _plain_table(
             "", *(re.sub(r" (?=[+(]|without)", r"\n", heading) for heading in headings)
         )
         for question, figures in screen.rows:
-            table.add_row(question, *figures)
-        return table
-    table = _plain_table("", *(question for question, _ in screen.rows))
-    for number in range(len(screen.columns)):
-        table.add_row(headings[number], *(figures[number] for _, figures in screen.rows))
-    return table
+            table.add_row(question, *(figures[number] for number in group))
+        yield table
 
 
 def _plain_table(*headings: str) -> Table:
@@ -88,6 +107,7 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
     for experiment in analysis.experiments:
         described = experiment.experiment
         show_sentence(f"\n{described.name}: {described.question}", console, "bold")
+        show_sentences(experiment.counted, console)
         show_sentence(
             f"time of “{experiment.case or described.case}”; {described.main.name}; 95 % intervals",
             console,
@@ -101,7 +121,7 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
             more = f"; and {len(cell.warnings) - 1} more" if len(cell.warnings) > 1 else ""
             unstable = f"unstable ({cell.warnings[0]}{more})" if cell.warnings else ""
             for remark in filter(None, (cell.reason, unstable)):
-                sides_by_remark[remark].append(cell.cell.side)
+                sides_by_remark[remark].append(cell.results.title)
         for remark, sides in sides_by_remark.items():
             show_sentence(f"{listed(sides)}: {remark}", console, ASIDE, bullet="! ")
     show_sentences((f"data: {data}" for data in analysis.data), console, ASIDE)
@@ -120,10 +140,10 @@ def _comparison_table(experiment: ExperimentAnalysis, without_bounds: bool) -> T
     for cell in experiment.cells:
         runs = str(len(cell.results.valid))
         if cell.time is None:
-            table.add_row(cell.cell.side, Text(cell.state, BAD), "", *("" for _ in parts), runs)
+            table.add_row(cell.results.title, Text(cell.state, BAD), "", *("" for _ in parts), runs)
             continue
         table.add_row(
-            cell.cell.side,
+            cell.results.title,
             seconds(cell.time.estimate),
             ""
             if cell.metric is None
@@ -184,34 +204,56 @@ def show_difference(difference: Difference, console: Console) -> None:
 
 @contextmanager
 def comparison_progress(console: Console) -> Iterator[OnProgress]:
-    """Show the progress of a comparison, about how long the rest will take, and its first sentence
-    as soon as it is known.
+    """Show the progress of a comparison, about how long the rest will take, and what was counted
+    when the first round has ended.
 
     The display changes only between turns, because redrawing it ten times a second would disturb
     the measurement.
     """
     with progress_line(console, MofNCompleteColumn(), shown=console.is_interactive) as progress:
         task = progress.add_task("starting", total=None, left=None)
-        announced = 0
-        headline = ""
+        announced = planned_rounds = 0
 
         def on_progress(generation: Generation, results: int, so_far: Comparison) -> None:
-            nonlocal announced, headline
+            nonlocal announced, planned_rounds
             stage = f"round {generation.round} of {generation.rounds}"
             done = generation.done + results
             total = generation.done + generation.left
             left = generation.seconds_left
+            is_new_round = generation.round != announced
             if console.is_interactive:
                 experiment = generation.experiment_after(results)
                 progress.update(task, description=f"{stage}: {experiment}", total=total)
                 progress.update(task, completed=done, left=left, refresh=True)
-            elif generation.round != announced:
+            elif is_new_round:
                 remains = "" if left is None else f", about {naturaldelta(left)} left"
                 console.print(f"{stage}: {done} of {total} results{remains}")
-            if generation.round != announced and done and not headline:
-                headline = screen_of(analyse(so_far)).headline
-                if headline:
-                    console.print(f"known so far: {headline}")
-            announced = generation.round
+            if is_new_round and 0 < generation.rounds < planned_rounds:
+                took = seconds(so_far.seconds / max(1, announced))
+                console.print(
+                    f"Time allows {_rounds(generation.rounds)}, not {planned_rounds}: one takes "
+                    f"{took} here."
+                )
+            if is_new_round and announced == FIRST:
+                _show_counts(analyse(so_far), left, console)
+            announced, planned_rounds = generation.round, generation.rounds
 
         yield on_progress
+
+
+def _show_counts(analysis: Analysis, seconds_left: float | None, console: Console) -> None:
+    """Print what was counted in the first round, and when the times will follow."""
+    screen = screen_of_counts(analysis)
+    if not screen.rows:
+        return
+    if screen.headline:
+        show_sentence(f"\n{screen.headline}", console, "bold")
+    for table in _answers_tables(screen):
+        show_table(table, console)
+    when = "" if seconds_left is None else f", in about {naturaldelta(seconds_left)}"
+    show_sentence(f"Times follow{when}; Ctrl-C keeps what is there.", console)
+
+
+def _rounds(number: int) -> str:
+    """Write a number of rounds."""
+    return "1 round" if number == 1 else f"{number} rounds"

@@ -29,16 +29,16 @@ def show_catalogue(
     console.print(Text.assemble("parallel-core run NAME ", hint))
     experiments = list(experiments)
     longest_name = max(len(experiment.name) for experiment in experiments)
-    longest_summary = max(len(experiment.summary) for experiment in experiments)
+    longest_question = max(len(experiment.question) for experiment in experiments)
     for chapter, of_chapter in groupby(experiments, key=lambda experiment: experiment.chapter):
         console.print(chapter, style="bold")
         table = Table.grid(Column(width=longest_name), Column(), padding=(0, 2, 0, 0))
         for experiment in of_chapter:
-            summary = experiment.summary
+            question = experiment.question
             if console.width >= WIDE:
-                summary = summary.ljust(longest_summary + 1)
+                question = question.ljust(longest_question + 1)
             answers = (_exercises_and_parts(experiment), ASIDE)
-            table.add_row(experiment.name, Text.assemble(f"{summary} ", answers))
+            table.add_row(experiment.name, Text.assemble(f"{question} ", answers))
         console.print(Padding(table, (0, 0, 0, 2)))
     console.print(Text.assemble(("Backends", "bold"), f": {', '.join(backends)}"))
 

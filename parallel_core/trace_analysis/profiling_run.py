@@ -19,7 +19,7 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.errors import MeasurementError
-from parallel_core.system.formatting import engine_in_words, figure, percent
+from parallel_core.system.formatting import figure, framework_in_words, percent
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.trace_files import read_timeline
 
@@ -65,7 +65,7 @@ def profile(backend: Backend, result: Result) -> Profile:
                     wait_unmarked()
         tell("reading what was recorded", len(cases) / (len(cases) + 1))
         timeline = read_timeline(path)
-    source = f"{backend.name} {backend.version}, {engine_in_words(result.backend)}"
+    source = framework_in_words(result.backend)
     timed = {case.name: case.again_seconds for case in cases}
     whole = replace(
         timeline,

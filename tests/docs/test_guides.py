@@ -238,7 +238,7 @@ def test_what_a_page_runs_succeeds(
         # A machine that other work disturbs may leave everything open, and says so: status 3.
         assert done.returncode in (0, 3), f"{words}: {done.stderr}"
         assert done.stdout or words[0] == "profile"
-        assert words[0] != "run" or EXPERIMENTS[words[1]].main.name in done.stdout
+        assert words[0] != "run" or EXPERIMENTS[words[1]].question in done.stdout
         for option in ("--json", "--plot", "--trace", "--timeline"):
             if option in words:
                 file_name = words[words.index(option) + 1]

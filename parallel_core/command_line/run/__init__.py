@@ -44,6 +44,7 @@ BESIDE_THE_WORK = (
     "trace_if_possible",
     "timeline_path",
     "guess",
+    "details",
 )
 """The parameters that do not change a run's work: the files that it writes, and a guess."""
 
@@ -146,8 +147,9 @@ def _command_of(experiment: Experiment) -> click.Command:
     decorated: Any = command
     for option in reversed([*shared, *own_options]):
         decorated = option(decorated)
-    words = {"help": experiment.question, "short_help": experiment.summary}
-    return click.command(experiment.name, cls=_ExperimentCommand, **words)(decorated)
+    return click.command(experiment.name, cls=_ExperimentCommand, help=experiment.question)(
+        decorated
+    )
 
 
 def _given_work(ctx: click.Context) -> dict[str, Any]:
@@ -218,6 +220,7 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
             "A picture of that repetition, a lane for each queue, as SVG.",
         ),
         options.interpreters,
+        options.details,
         click.option(
             "--guess",
             type=options.Parsed(read_guess),

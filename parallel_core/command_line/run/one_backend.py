@@ -2,10 +2,10 @@
 profile and answer.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from humanize import precisedelta
 from rich.console import Console
@@ -29,11 +29,11 @@ from parallel_core.system.errors import DisturbedError, MeasurementError, Reques
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.progress import measurement_progress
-from parallel_core.terminal.result import show, show_again, show_answer
+from parallel_core.terminal.result import command_again, show
 from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.trace_analysis import profiling_run
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.figures import timeline_figures
+from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
 from parallel_core.trace_analysis.interference import interference
 from parallel_core.trace_analysis.trace_files import write_trace_file
 
@@ -106,8 +106,13 @@ def _run_in_job(
         result = experiment.run(together, count=0, **arguments)
         if together.group.rank == 0:
             console = console_beside(values["json_path"])
-            judged = _write(described(result, together), console, values)
-            _show_answer_and_guess(result, console, judged)
+            of_all = described(result, together)
+            judged = None
+            try:
+                judged = _write(of_all, values)
+            finally:
+                show(of_all, console, with_details=values["details"])
+            _show_guess(judged, console)
     return result
 
 
@@ -206,104 +211,116 @@ def _report_alone(
     given: Mapping[str, Any],
     console: Console,
 ) -> None:
-    """Write and show a result, profile it if that is wanted, and print its answer and command."""
+    """Write a result, profile it if that is wanted, and show it with its answer and command."""
     trace_path, timeline_path = values["trace_path"], values["timeline_path"]
-    judged = _write(result, console, values)
-    trace_sentence = ""
+    judged = recorded = None
+    # The result is shown even if a disk is full or the profiler fails.
     try:
+        judged = _write(result, values)
         if trace_path or timeline_path:
-            trace_sentence = profile_and_show(loaded, result, console, trace_path, timeline_path)
+            recorded = record(loaded, result, console, trace_path, timeline_path)
         elif values["trace_if_possible"] is not None:
-            _profile_if_possible(loaded, result, console, values["trace_if_possible"])
+            _record_if_possible(loaded, result, console, values["trace_if_possible"])
     finally:
-        _show_answer_and_guess(result, console, judged, trace_sentence)
-        show_again(result, given, console)
+        show(
+            result,
+            console,
+            by_trace=recorded.sentence if recorded and result.has_verdict else "",
+            again=command_again(result, given),
+            with_details=values["details"],
+        )
+        if recorded and values["details"]:
+            _show_recorded(result, recorded, console)
+        _show_guess(judged, console)
 
 
-def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess | None:
-    """Write a result's files, show the result, and return the judgement of a guess, if any."""
+def _write(result: Result, values: Mapping[str, Any]) -> Guess | None:
+    """Write a result's files, and return the judgement of a guess, if any."""
     experiment, guess = EXPERIMENTS[result.experiment], values["guess"]
     document = result.as_json()
     judged = None
     if guess is not None:
         judged = judge(*asked_for(guess, experiment), result)
         document["guess"] = judged.as_json()
-    # Files are written first: printing fails if the reader of a pipe leaves early. The result is
-    # shown even if a disk is full.
-    try:
-        files.write_json(values["json_path"], document)
-        if values["plot_path"] is not None:
-            write_picture_file(result, values["plot_path"])
-    finally:
-        show(result, console, answered=False)
+    files.write_json(values["json_path"], document)
+    if values["plot_path"] is not None:
+        write_picture_file(result, values["plot_path"])
     return judged
 
 
-def _show_answer_and_guess(
-    result: Result, console: Console, judged: Guess | None, trace_sentence: str = ""
-) -> None:
-    """Print a result's answer and the judged guess.
-
-    The sentence that a trace adds to the answer is left out if the result has no verdict.
-    """
-    if result.answer is not None:
-        added = trace_sentence if result.has_verdict else ""
-        show_answer(result.answer, console, added)
+def _show_guess(judged: Guess | None, console: Console) -> None:
+    """Print the judgement of a guess, if there is one."""
     if judged is not None:
         show_sentence(f"\n{judged.sentence}", console, "bold")
 
 
-def profile_and_show(
+class Recorded(NamedTuple):
+    """What a profiler recorded of one more repetition of a result's cases."""
+
+    profile: profiling_run.Profile
+    figures: Sequence[CaseFigures]
+    main: str
+    """The case that is shown in full."""
+
+    @property
+    def sentence(self) -> str:
+        """How efficient the main case was; empty if it was not recorded."""
+        for case in self.figures:
+            if case.case == self.main:
+                return profiling_run.about_efficiency(case)
+        return ""
+
+
+def record(
     backend: Backend,
     result: Result,
     console: Console,
     trace_path: Path | None,
     picture_path: Path | None,
-) -> str:
-    """Repeat a result's cases under the profiler, and print its figures.
-
-    The trace and a picture are written, if their paths are given. Returns a sentence on the
-    efficiency of the main case, which is added to the answer.
-    """
+) -> Recorded:
+    """Repeat a result's cases under the profiler, and write the trace and a picture if wanted."""
     duration = precisedelta(
         profiling_run.seconds_unprofiled(result), minimum_unit="seconds", format="%.2g"
     )
     show_sentence(
-        f"\nRecording it once more: {duration} without the profiler, several times that if "
+        f"Recording it once more: {duration} without the profiler, several times that if "
         "operations are tiny",
         console,
         ASIDE,
     )
     with measurement_progress(terminal_console(stderr=True), "profiler"):
-        profiled = profiling_run.profile(backend, result)
-    timeline = profiled.timeline
+        profile = profiling_run.profile(backend, result)
+    timeline = profile.timeline
     if trace_path is not None:
         write_trace_file(timeline, trace_path)
+        show_sentence(f"Wrote {trace_path}: open it in ui.perfetto.dev\n", console, ASIDE)
     if picture_path is not None:
         write_picture_file(timeline, picture_path)
     figures = timeline_figures(timeline)
-    experiment = EXPERIMENTS[result.experiment]
-    main = shown_case([case.case for case in figures], experiment.drawn_case)
+    drawn_case = EXPERIMENTS[result.experiment].drawn_case
+    return Recorded(profile, figures, shown_case([case.case for case in figures], drawn_case))
+
+
+def _show_recorded(result: Result, recorded: Recorded, console: Console) -> None:
+    """Print the figures of a recording beside the clock's, and what the profiler cost."""
+    profile, figures, main = recorded
+    timeline = profile.timeline
     show_sentence(
         f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold"
     )
     show_figures(figures, console, main)
     show_prices(interference(cases_of(timeline)), console)
-    show_sentence(profiling_run.overhead(result, profiled.seconds), console, ASIDE)
+    show_sentence(profiling_run.overhead(result, profile.seconds), console, ASIDE)
     show_sentences(timeline.notes, console, bullet="· ")
-    for case in figures:
-        if case.case == main:
-            return profiling_run.about_efficiency(case)
-    return ""
 
 
-def _profile_if_possible(
+def _record_if_possible(
     backend: Backend, result: Result, console: Console, trace_path: Path
 ) -> None:
     """Profile a cell of a comparison; if that fails, write the reason in place of the trace."""
     try:
         check_profiler(backend)
-        profile_and_show(backend, result, console, trace_path, None)
+        record(backend, result, console, trace_path, None)
     except Exception as error:
         reason = f"{error}\n".encode()
         show_sentence(f"no trace: {error}", console)

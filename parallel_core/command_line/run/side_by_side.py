@@ -20,12 +20,21 @@ from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.comparison import show_comparison
 from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.layout import show_sentence
-from parallel_core.terminal.result import show_answer
+from parallel_core.terminal.layout import show_sentence, show_sentences
+from parallel_core.terminal.result import show_change
 
 SECONDS = 30.0
 """The seconds for each backend, including the starts of its processes."""
-OF_ALL = ("backend", "engine", "devices", "device_kind", "threads", "interpreters", "json_path")
+OF_ALL = (
+    "backend",
+    "engine",
+    "devices",
+    "device_kind",
+    "threads",
+    "interpreters",
+    "json_path",
+    "details",
+)
 """The parameters of options that a comparison has too."""
 OF_ONE = ("_path", "variants", "workers", "guess", "checkpoint", "checkpoint_steps")
 """The endings of parameters of options that are only for a single backend."""
@@ -67,19 +76,17 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
     comparison = with_engines_that_ran(comparison)
     analysis = analyse(comparison)
     files.write_json(values["json_path"], comparison.as_json())
-    engines = {}
-    for results in comparison.cells:
-        if results.cell.engine != OWN_ENGINE:
-            engines[results.cell.backend] = results.cell.engine
-    if len(set(engines.values())) > 1:
-        sides = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])
+    results_of_cells = [results for results in comparison.cells if results.results]
+    if len({results.cell.engine for results in results_of_cells}) > 1:
+        titles = listed([results.title for results in results_of_cells])
         show_sentence(
-            f"{sides}: each on the one that it takes by itself (--engine chooses one for all)",
-            console,
+            f"{titles}: each as it runs by itself (--engine chooses one engine for all)", console
         )
+    if analysis.side_by_side is not None:
+        show_sentences(analysis.side_by_side.sentences, console)
     show_comparison(analysis, console)
     if analysis.side_by_side is not None:
-        show_answer(analysis.side_by_side, console)
+        show_change(analysis.side_by_side, console)
     compare.refuse_unmeasured(analysis)
 
 

@@ -293,7 +293,7 @@ LEFT_AFTER_CONVERSIONS = tuple(
 
 EXPERIMENT = Experiment(
     name="barriers",
-    summary="Does waiting for one result wait for all?",
+    question="Can Python wait for one result alone?",
     position=2,
     exercises=(
         Exercise(

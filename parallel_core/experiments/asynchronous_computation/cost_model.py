@@ -58,12 +58,15 @@ from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.workloads import geometric, incremented, increments, ones, size_up_to
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.progress import tell
-from parallel_core.measurement.result import Case
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import measure
-from parallel_core.system.formatting import figure
+from parallel_core.system.formatting import figure, percent, seconds
 
 HALF_AS_MUCH_AGAIN = log(1.5)
+GOOD_PREDICTION = 0.25
+"""The share of the predicted time by which the measured one may differ."""
+BY_THE_BOOK = "book's formula"
 
 
 def program(
@@ -157,12 +160,12 @@ def find_figures(trial: Trial, points: Sequence[Point]) -> None:
         by_the_book = point.model.waiting_once_by_the_book(point.steps) / point.steps
         predictions = {
             "longer of t1 and t2": point.predicted,
-            "book's formula": by_the_book,
+            BY_THE_BOOK: by_the_book,
             "longer of both and disturbance": point.predicted + disturbance(points, point),
             "t1": point.model.t1,
         }
-        for label, seconds in predictions.items():
-            trial.points[label][point.elements] = seconds
+        for label, predicted in predictions.items():
+            trial.points[label][point.elements] = predicted
     trial.found(SMALLEST.name, points[0].model.t2_over_t1)
     missed = sum(point.misses(among=len(points)) for point in points)
     unknown = sum(point.is_unknown(among=len(points)) for point in points)
@@ -228,7 +231,34 @@ def disturbance(points: Sequence[Point], predicted: Point) -> float:
     return median(differences) if differences else 0.0
 
 
-SMALLEST = replace(T2_OVER_T1, name="smallest_t2_over_t1")
+def whether_it_predicts(result: Result) -> str:
+    """Say whether the book's formula predicts the time of an increment, where not, and why."""
+    sizes = result.series.get("elements")
+    if sizes is None:
+        return ""
+    measured, predicted = result.series["seconds measured"], result.series[f"seconds {BY_THE_BOOK}"]
+    ratios = [time / by_book for time, by_book in zip(measured, predicted, strict=True)]
+    errors = [abs(ratio - 1) for ratio in ratios]
+    worst = max(range(len(sizes)), key=errors.__getitem__)
+    if errors[worst] <= GOOD_PREDICTION:
+        return (
+            f"Yes: within ~{percent(errors[worst])} at every size from {sizes[0]:g} to "
+            f"{sizes[-1]:,.0f} elements."
+        )
+    t2_over_t1 = result.interval(SMALLEST.name)
+    because = ""
+    if t2_over_t1 is not None and t2_over_t1.high < 1:
+        because = ", because launching one (t1) takes longer than computing it (t2)"
+    good = [size for size, error in zip(sizes, errors, strict=True) if error <= GOOD_PREDICTION]
+    return (
+        f"No: at {sizes[worst]:,.0f} elements it predicts {seconds(predicted[worst])} for an "
+        f"increment, and {seconds(measured[worst])} were measured (~{figure(ratios[worst])} times "
+        f"that){because}. Within {percent(GOOD_PREDICTION)} it is right at {len(good)} of "
+        f"{len(sizes)} sizes."
+    )
+
+
+SMALLEST = replace(T2_OVER_T1, name="smallest_t2_over_t1", title="Computing over launching")
 MISSED = Metric(
     "sizes_missed",
     means="at how many sizes the longer of t1 and t2 is not the measured time",
@@ -260,13 +290,14 @@ BEHIND = Count(
 
 EXPERIMENT = Experiment(
     name="cost-model",
-    summary="When does issuing set the pace?",
+    question="Does t1 + n·t2 + t3 predict the time?",
     position=3,
     exercises=(Exercise(1, "Why must 10,000 t2 > 9,999 t1 be assumed?", edition="MXNet"),),
     program=program,
     case="increment of 2 elements",
     metrics=(SMALLEST, MISSED),
     counts=(BEHIND,),
+    answer=whether_it_predicts,
     changes=(
         with_queue("t1 and t2 should be separate, and the longer one should set the pace"),
         LESS_NOISE,
@@ -292,7 +323,7 @@ EXPERIMENT = Experiment(
         x_title="elements of the vector",
         y_title="seconds per increment, waiting once",
         log_y=True,
-        dotted=("longer of t1 and t2", "book's formula", "longer of both and disturbance", "t1"),
+        dotted=("longer of t1 and t2", BY_THE_BOOK, "longer of both and disturbance", "t1"),
         caption="Flat where Python sets the pace, rising where computing does.",
     ),
 )

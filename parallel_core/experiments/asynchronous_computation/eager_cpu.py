@@ -215,7 +215,7 @@ UNFINISHED_BY_ENGINE = tuple(
 
 EXPERIMENT = Experiment(
     name="eager-cpu",
-    summary="Can asynchrony be seen on a CPU?",
+    question="Can asynchrony be seen on a CPU?",
     position=4,
     exercises=(Exercise(1, "Can asynchrony be observed on a CPU?", edition="PyTorch"),),
     program=program,

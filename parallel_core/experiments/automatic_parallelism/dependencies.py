@@ -60,6 +60,7 @@ from parallel_core.experiments.runner.changes import (
     larger,
     with_queue,
 )
+from parallel_core.experiments.runner.counts import write
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.formulas import Formula, Times, Values, median_of, ratio
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
@@ -73,6 +74,8 @@ from parallel_core.experiments.workloads import (
     size_for,
     units_of_step,
 )
+from parallel_core.measurement.confidence_intervals import with_bounds
+from parallel_core.measurement.result import Result
 from parallel_core.measurement.task_graph import (
     Bounds,
     Task,
@@ -203,6 +206,7 @@ BOUND_FRACTION = Metric(
     means=(
         "the least time that any schedule needs over the time taken: 1 is as fast as any could be"
     ),
+    title="Least time over taken",
     limits=(0.0, 1.0),
     bands=(
         Band(LOWEST, "slower", "Slower than the fastest schedule"),
@@ -249,6 +253,20 @@ def lower_the_largest_bound(answered: Answered) -> str:
     return LOWER_BOUND[largest]
 
 
+def right_and_faster(result: Result) -> str:
+    """Say how many dependencies were broken, and whether the devices were faster than in turn."""
+    speedup, broken = result.interval(SPEEDUP.name), result.counts.get(BROKEN.name)
+    right = "" if broken is None else f"Right: {write(broken)} dependencies {BROKEN.counted}. "
+    if speedup is None:
+        return right.rstrip()
+    written = f"{with_bounds(speedup)} times as fast as one operation at a time"
+    if speedup.low > 1:
+        return f"{right}Faster: {written}."
+    if speedup.high < 1:
+        return f"{right}Slower: {written}."
+    return f"{right}Faster or slower: {written}; this run cannot tell which."
+
+
 CHANGES = (
     with_queue("operations that do not depend on each other should run at the same time"),
     Change(
@@ -261,11 +279,13 @@ CHANGES = (
         "A second worker for each queue (--workers 2), which passes over what has to wait.",
     ),
 )
-RANDOM = replace(BOUND_FRACTION, name="random_bound_fraction", about="random graphs")
+RANDOM = replace(
+    BOUND_FRACTION, name="random_bound_fraction", about="random graphs", title="Of random graphs"
+)
 
 EXPERIMENT = Experiment(
     name="dependencies",
-    summary="Are tasks across devices right, and fast?",
+    question="Are tasks across devices right, and faster?",
     position=6,
     exercises=(Exercise(5, "Are tasks with complex dependencies right, and faster in parallel?"),),
     program=program,
@@ -275,6 +295,7 @@ EXPERIMENT = Experiment(
         replace(BROKEN, case=DIAMOND + FREE, tally=broken_in_diamonds),
         replace(BESIDE, case=DIAMOND + FREE, metric=SPEEDUP.name),
     ),
+    answer=right_and_faster,
     changes=(*CHANGES, larger("size", "Larger matrices", "handing operations over matters less")),
     settings=OF_COPIES,
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},

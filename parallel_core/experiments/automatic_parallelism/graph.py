@@ -243,7 +243,7 @@ def expected_step(batch: int) -> list[np.ndarray]:
 
 EXPERIMENT = Experiment(
     name="graph",
-    summary="What is the graph of a training step?",
+    question="What is the graph of a training step?",
     position=7,
     remark="the figure of a two-layer MLP",
     program=program,

@@ -285,7 +285,7 @@ BY_SEVERAL_WORKERS = replace(
 
 EXPERIMENT = Experiment(
     name="independent-ops",
-    summary="Do operations overlap on one device?",
+    question="Do operations overlap on one device?",
     position=3,
     exercises=(
         Exercise(1, "Do independent operations on one device run in parallel by themselves?"),

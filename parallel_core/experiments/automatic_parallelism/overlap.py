@@ -191,7 +191,7 @@ ALONGSIDE = Count(
     alongside=alongside,
     at_once=True,
     metric=OURS.name,
-    title="Copied beside computing",
+    title="Copied while computing",
     bands=(
         Band(LOWEST, "serial", "No, the copies waited for the computation"),
         Band(
@@ -213,7 +213,7 @@ THE_BOOK_S_COUNT = replace(
 
 EXPERIMENT = Experiment(
     name="overlap",
-    summary="Do copies hide under computation?",
+    question="Do copies hide under computation?",
     position=2,
     program=program,
     usual_deviation=0.02,

@@ -145,7 +145,7 @@ BESIDE = Count(
     tally=computed_beside_another_device,
     at_once=True,
     metric=SPEEDUP.name,
-    title="Begun beside another",
+    title="Products at the same time",
     bands=(
         Band(LOWEST, "serial", "No, the devices took turns"),
         Band(
@@ -159,7 +159,7 @@ BESIDE = Count(
 
 EXPERIMENT = Experiment(
     name="parallel",
-    summary="Do two devices work at the same time?",
+    question="Do two devices work at the same time?",
     position=1,
     program=program,
     case=TOGETHER,

@@ -57,12 +57,13 @@ from parallel_core.experiments.workloads import (
     multiplied,
     seconds_of_one,
 )
-from parallel_core.measurement.confidence_intervals import decide
+from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.progress import tell
-from parallel_core.measurement.result import Case
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, times_as_long
 from parallel_core.system.errors import RequestError
+from parallel_core.system.formatting import figure
 
 LARGEST_SMALL = 128
 TARGET_SECONDS = 0.01
@@ -213,6 +214,35 @@ def crossing_size(
     return passes_one(sizes, speedups)
 
 
+def from_which_size(result: Result) -> str:
+    """Say from which size on several devices are faster than one, and what they lose below it."""
+    small = result.interval(SPEEDUP.name)
+    if small is None:
+        return ""
+    largest_size = result.parameters["sizes"].rpartition(",")[2]
+    devices = f"{len(result.backend['devices'])} devices"
+    launching = result.interval(LAUNCHING.name)
+    because = ""
+    if launching is not None and launching.low >= LAUNCHING.bands[1].start:
+        share = LAUNCHING.write(launching, result)
+        because = f", because launching one takes {share} of its time"
+    crossing = result.metrics.get("crossing_size")
+    if crossing is None:
+        longer = Interval(1 / small.estimate, 1 / small.high, 1 / small.low)
+        return (
+            f"At no size up to {largest_size} x {largest_size} for certain: {devices} took "
+            f"{with_bounds(longer)} times as long as one for small multiplications{because}."
+        )
+    largest, where = result.interval(LARGEST.name), result.metrics["largest_speedup_size"]
+    assert largest is not None
+    side = figure(crossing)
+    return (
+        f"From ~{side} x {side} on: {devices} are {with_bounds(largest)} times as fast as one at "
+        f"{where:g} x {where:g}. Small multiplications gain less: {with_bounds(small)} times up to "
+        f"{LARGEST_SMALL} x {LARGEST_SMALL}{because}."
+    )
+
+
 SPEEDUP = Metric(
     "small_speedup",
     means="speed-up of all devices over one when operations are small: 1 is no gain",
@@ -263,13 +293,14 @@ BESIDE = Count(
 
 EXPERIMENT = Experiment(
     name="small-ops",
-    summary="Does parallelism help small operations?",
+    question="From which size on do two devices pay?",
     position=4,
     exercises=(Exercise(2, "Does parallelism help on a single device when operations are small?"),),
     program=program,
     case="all devices, size 128",
     metrics=(SPEEDUP, OVER_THREADS, LAUNCHING, LARGEST),
     counts=(BESIDE,),
+    answer=from_which_size,
     changes=(
         Change(lambda answered: len(answered.devices) == 1, "A second device (--devices 2)."),
         with_queue("devices should work at the same time"),

@@ -112,7 +112,7 @@ BESIDE = Count(
     # Smaller operations are shorter than a scheduler's slice and are left out.
     tally=partial(computed_beside_another_device, named="matmul"),
     at_once=True,
-    title="Multiplied beside another",
+    title="Products at the same time",
     bands=(
         Band(LOWEST, "serial", "The devices took turns"),
         Band(0.2, "partly", "Tasks ran beside others in part"),

@@ -306,7 +306,7 @@ def has_one_worker_for_both(answered: Answered) -> bool:
 
 EXPERIMENT = Experiment(
     name="three-way",
-    summary="Compute while data travel both ways?",
+    question="Compute while data travel both ways?",
     position=5,
     exercises=(
         Exercise(3, "Can two devices compute while data travel between them?"),

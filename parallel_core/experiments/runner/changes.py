@@ -9,6 +9,8 @@ from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import figure
 from parallel_core.system.machine import usable_cores
 
+SHORT_BUDGET = 5
+"""The seconds of a short run."""
 UNEQUAL = 2
 """Two parts are unequal if the longer one takes at least this many times as long."""
 
@@ -135,8 +137,9 @@ def without_variant(variant: Variant, what: str) -> Change:
 
 
 def in_a_quiet_moment(result: Result) -> str:
-    """Return the advice for a disturbed result: a short run, with a budget if there is one."""
-    fewer_seconds = " (--budget 5)" if "budget" in result.parameters else ""
+    """Return the advice for a disturbed result: a short run, with a budget if it was longer."""
+    is_longer = result.parameters.get("budget", 0) > SHORT_BUDGET
+    fewer_seconds = f" (--budget {SHORT_BUDGET})" if is_longer else ""
     return f"A short run in a quiet moment{fewer_seconds}."
 
 

@@ -1,7 +1,7 @@
 """Conclusions: from a trial to its result, with problems, disturbances, bands and an answer."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ IMPOSSIBLE = (
 IMPOSSIBLE_TIMES = "By the clock nothing is known: times were measured that cannot be true."
 BUSY_CLOCK = "By the clock nothing is known: other work took {} of the cores' time."
 BUSY = "No verdict: other work took {} of the cores' time, which leaves every figure open."
-NOTHING = "No answer: there was nothing for {} to compare."
+NOTHING = "No answer: there was nothing to compare."
 A_BUG = "A fix in the backend or in the program: no other machine and no option gives an answer."
 
 
@@ -34,8 +34,9 @@ def conclude(
     changes: Sequence[Change],
     curves: Curves | None = None,
     counts: Sequence[Count] = (),
+    answers_directly: Callable[[Result], str] | None = None,
 ) -> Result:
-    """Return the result of a trial.
+    """Return the result of a trial; `answers_directly` answers the experiment's question from it.
 
     The result is invalid if values differ from NumPy's, if a case is faster than its parts, or if a
     metric is larger than is possible. The last two are disturbances, not errors of the program.
@@ -53,7 +54,7 @@ def conclude(
         assert result.machine_watch is not None
         busy = BUSY.format(percent(result.machine_watch.taken_share))
         result = replace(result, disturbances=(busy,))
-    answer = answer_of(metrics, changes, result, counts)
+    answer = answer_of(metrics, changes, result, counts, answers_directly)
     notes = (*trial.uncounted, *_rounds_missing(trial))
     if result.has_verdict:
         notes = (*trial.notes, *excesses, *notes)
@@ -201,6 +202,7 @@ def answer_of(
     changes: Sequence[Change],
     result: Result,
     counts: Sequence[Count] = (),
+    answers: Callable[[Result], str] | None = None,
 ) -> Answer:
     """Say what a result means, by its counts and metrics, and what would change the answer.
 
@@ -212,14 +214,33 @@ def answer_of(
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
     by_counts = sentences_of(counts, result)
     if result.disturbances:
-        return Answer((*by_counts, *_no_clock(result)), in_a_quiet_moment(result))
-    by_clock = _sentences_by_clock(metrics, counts, result)
-    sentences = [*by_counts, *by_clock]
-    said = _said(metrics, counts, result)
-    if said and not sentences:
-        sentences = [NOTHING.format(said[0].name)]
+        sentences = _without_clock(by_counts, _no_clock(result), result, answers)
+        return Answer(sentences, in_a_quiet_moment(result))
+    direct = answers(result) if answers else ""
+    sentences = (direct, *by_counts, *_sentences_by_clock(metrics, counts, result))
+    # The clock may say again what answers the question.
+    sentences = tuple(dict.fromkeys(filter(None, sentences)))
+    if not sentences and _said(metrics, counts, result):
+        sentences = (NOTHING,)
     answered = Answered(result, answers_of(metrics, result))
-    return Answer(tuple(sentences), _what_would_change(changes, answered))
+    return Answer(sentences, _what_would_change(changes, answered))
+
+
+def _without_clock(
+    by_counts: Sequence[str],
+    no_clock: Sequence[str],
+    result: Result,
+    answers: Callable[[Result], str] | None,
+) -> tuple[str, ...]:
+    """Return the sentences on a result whose times mean nothing.
+
+    If the question is one of time, they begin with that, unless something else answers it.
+    """
+    if answers is None:
+        return (*by_counts, *no_clock)
+    no_times: Mapping[str, Any] = {"metrics": {}, "metric_intervals": {}, "series": {}}
+    direct = answers(replace(result, **no_times))
+    return (direct, *by_counts, *no_clock) if direct else (*no_clock, *by_counts)
 
 
 def _said(metrics: Sequence[Metric], counts: Sequence[Count], result: Result) -> list[Metric]:

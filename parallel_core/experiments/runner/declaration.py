@@ -1,9 +1,7 @@
 """The declaration of an experiment in its module, `EXPERIMENT`, and how it is run."""
 
-import inspect
 import math
 import re
-import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -96,8 +94,8 @@ class Experiment:
     """
 
     name: str
-    summary: str
-    """The question in at most 45 characters, for lists; `--explain` shows it in full."""
+    question: str
+    """The question that an answer begins with, in at most 45 characters."""
     position: int
     """The number of the experiment in the chapter's list."""
     case: str
@@ -110,6 +108,12 @@ class Experiment:
     """The figures; the first one answers the question."""
     counts: tuple[Count, ...] = ()
     """The counts; the first one answers the question."""
+    answer: Callable[[Result], str] | None = None
+    """A function that answers a question of time from a result, in a sentence or two with figures.
+
+    The result has no metrics and no series if its times cannot be believed; then the answer may be
+    empty.
+    """
     changes: tuple[Change, ...] = ()
     """The rules on what would change the answer; the first one that applies is said."""
     usual_deviation: float = USUAL_DEVIATION
@@ -222,16 +226,6 @@ class Experiment:
             return listed([exercise.title for exercise in self.exercises])
         return self.remark
 
-    @property
-    def question(self) -> str:
-        """The question: the first paragraph of the module's docstring, after the subject."""
-        module = sys.modules[self.program.__module__]
-        docstring = inspect.getdoc(module) or ""
-        paragraph, _, _ = docstring.partition("\n\n")
-        in_one_line = " ".join(paragraph.split())
-        _subject, _, question = in_one_line.partition(": ")
-        return question[:1].upper() + question[1:]
-
     def program_on(self, backend: Backend) -> Callable[..., None]:
         """Return the program to run on a backend; one of several processes may have another one."""
         is_one_of_several = isinstance(backend, GroupedBackend) and backend.group.size > 1
@@ -274,7 +268,9 @@ class Experiment:
         if count:
             self._record_counts(trial)
         trial.problems += self._problems_of_counts(trial)
-        return conclude(self.name, trial, self.metrics, self.changes, self.curves, self.counts)
+        return conclude(
+            self.name, trial, self.metrics, self.changes, self.curves, self.counts, self.answer
+        )
 
     def _problems_of_counts(self, trial: Trial) -> list[str]:
         """Say which counts show an error of the engine."""

@@ -20,7 +20,7 @@ from parallel_core.measurement.verdicts import in_percent
 from parallel_core.system.formatting import figure, percent, quantity
 
 LOWEST = -math.inf
-INCONCLUSIVE = "Inconclusive, "
+CANNOT_TELL = "This run cannot tell"
 """The beginning of a metric's sentence if the noise leaves its question open."""
 
 
@@ -75,6 +75,8 @@ class Metric:
     """The share that cannot be reached without a queue (see `WITHOUT_QUEUE`)."""
     ratio: bool = False
     """Whether the figure is a ratio of times, whose interval is found for its logarithm."""
+    not_if_counted: str = ""
+    """The code of a band that a count above 0 excludes: that nothing was queued."""
     said: Callable[[Result], bool] = lambda _: True
     """Whether an answer may contain the figure's sentence."""
 
@@ -105,9 +107,8 @@ class Metric:
     def answers(self, interval: Interval, result: Result) -> tuple[Band, ...]:
         """Return the meanings of an interval: the bands that it touches, in ascending order.
 
-        There are none if the interval is inconclusive: it touches several bands, and these are all
-        bands, or the interval contains no effect. From `result` follows what is possible, by its
-        devices and parameters.
+        There are none if the interval is inconclusive: it touches several bands, and contains no
+        effect. From `result` follows what is possible, by its devices and parameters.
         """
         if not self.bands:
             return ()
@@ -119,14 +120,15 @@ class Metric:
         if touched is None:
             return ()
         lowest, highest = touched
-        touches_several = lowest < highest
-        touches_all = lowest == 0 and highest == len(self.bands) - 1
         contains_no_effect = low <= self.no_effect <= high
-        if touches_several and (touches_all or contains_no_effect):
+        if lowest < highest and contains_no_effect:
             return ()
         has_no_queue = result.backend["engine"] == "sync"
         answers: list[Band] = []
+        was_counted = any(counted.count for counted in result.counts.values())
         for band in self.bands[lowest : highest + 1]:
+            if was_counted and band.code == self.not_if_counted:
+                continue
             if has_no_queue and band.start >= self.needs_queue_from:
                 band = WITHOUT_QUEUE
             if band not in answers:
@@ -150,7 +152,7 @@ class Metric:
             return _capitalised(self.means)
         answers = self.answers(interval, result)
         if not answers:
-            return f"{INCONCLUSIVE}{self.name} leaves the question open"
+            return CANNOT_TELL
         lowest, highest = answers[0].says, answers[-1].says
         if len(answers) == 1:
             return lowest
@@ -165,12 +167,17 @@ class Metric:
         """
         meaning = self.says(interval, result)
         if counted:
-            meaning = meaning.removeprefix(INCONCLUSIVE)
             meaning = f"By the clock, {_continued(meaning)}"
         about = self.about if isinstance(self.about, str) else self.about(result)
         if about:
             meaning += f", {about}"
-        return f"{meaning}: {self.write(interval, result)}."
+        answers = self.answers(interval, result)
+        ending = "."
+        if len(answers) > 1:
+            ending = f"; {_continued(CANNOT_TELL)} which."
+        elif not answers and self.bands and self.means:
+            ending = f" ({self.means})."
+        return f"{meaning}: {self.write(interval, result)}{ending}"
 
     def write(self, interval: Interval, result: Result) -> str:
         """Write an interval in the metric's unit, with the largest value that is possible.
@@ -253,6 +260,16 @@ def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> M
     """
     bands = (Band(LOWEST, "slower", slower), Band(0.9, "equal", equal), Band(1.1, "faster", faster))
     return Metric(name, means=means, bands=bands)
+
+
+def answer_by(metric: Metric) -> Callable[[Result], str]:
+    """Return the function that answers an experiment's question by a metric's sentence."""
+
+    def sentence_on(result: Result) -> str:
+        interval = result.interval(metric.name)
+        return "" if interval is None else metric.sentence(interval, result)
+
+    return sentence_on
 
 
 def answers_of(metrics: Sequence[Metric], result: Result) -> dict[str, tuple[Band, ...]]:

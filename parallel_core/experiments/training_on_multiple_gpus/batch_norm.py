@@ -42,7 +42,7 @@ from backends import Array, Backend, Ops
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.formulas import ratio
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, answer_by
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_steps import (
@@ -322,13 +322,20 @@ def differing(name: str, rounding: str, different: str) -> Metric:
     return Metric(name, bands=bands, in_percent=True)
 
 
+BY_DEVICE = differing(
+    "per_device_difference_fraction",
+    "With statistics of each device's rows a step was that of one device",
+    "With statistics of each device's rows a step differed from that of one device",
+)
+
 EXPERIMENT = Experiment(
     name="batch-norm",
-    summary="Whose statistics normalise a divided batch?",
+    question="Whose statistics normalise a divided batch?",
     position=7,
     remark="the remark on batch normalization",
     program=program,
     case="synchronised statistics, 64 rows",
+    answer=answer_by(BY_DEVICE),
     metrics=(
         Metric(
             "synchronising_cost",
@@ -340,11 +347,7 @@ EXPERIMENT = Experiment(
                 Band(1.1, "slower", "Synchronising the statistics made a step slower"),
             ),
         ),
-        differing(
-            "per_device_difference_fraction",
-            "With statistics of each device's rows a step was that of one device",
-            "With statistics of each device's rows a step differed from that of one device",
-        ),
+        BY_DEVICE,
         differing(
             "synchronised_difference_fraction",
             "With statistics of all rows a step was that of one device, but for rounding",

@@ -37,6 +37,7 @@ from parallel_core.experiments.runner.metrics import (
     LOWEST,
     Band,
     Metric,
+    answer_by,
     bands_of_gain,
     gained_on_devices,
 )
@@ -196,7 +197,7 @@ def efficiency(kind: str, most: float) -> Metric:
 
 EXPERIMENT = Experiment(
     name="batch-scaling",
-    summary="Do larger batches make devices pay?",
+    question="Do larger batches make devices pay?",
     position=4,
     exercises=(Exercise(1, "What does a batch of k times b bring on k devices?"),),
     program=program,
@@ -204,6 +205,7 @@ EXPERIMENT = Experiment(
     # Shares of a batch have no limit, for they may fit better into a core's cache.
     metrics=(SPEEDUP, efficiency(FIXED, math.inf), efficiency(SCALED, 1.0)),
     counts=(replace(AT_ONCE, case="all devices, scaled batch", title=""),),
+    answer=answer_by(SPEEDUP),
     changes=(
         with_queue("devices should work at the same time, and each count for more"),
         LESS_NOISE,

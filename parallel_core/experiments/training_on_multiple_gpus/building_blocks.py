@@ -250,7 +250,7 @@ EXAMPLES: Sequence[Callable[[Backend], Example]] = (
 
 EXPERIMENT = Experiment(
     name="building-blocks",
-    summary="What do the chapter's small functions do?",
+    question="What do the chapter's small functions do?",
     position=3,
     remark="small examples",
     program=program,

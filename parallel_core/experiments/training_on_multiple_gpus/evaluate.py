@@ -330,7 +330,7 @@ ALIKE = Count(
 
 EXPERIMENT = Experiment(
     name="evaluate",
-    summary="Is accuracy the same on more devices?",
+    question="Is accuracy the same on more devices?",
     position=8,
     exercises=(Exercise(4, "How is the test accuracy computed on several devices, and how fast?"),),
     program=program,

@@ -255,7 +255,7 @@ def steps_that_fit(
 
 EXPERIMENT = Experiment(
     name="learning-rates",
-    summary="Does the best rate depend on devices?",
+    question="Does the best rate depend on devices?",
     position=5,
     exercises=(
         Exercise(2, "Which learning rate is best, and how does that change with the devices?"),

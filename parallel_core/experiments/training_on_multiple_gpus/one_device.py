@@ -97,7 +97,7 @@ SPEEDUP = speed(
 )
 EQUAL = Count(
     "losses_of_one_device",
-    "losses differ from one device's by a millionth at most",
+    "losses are one device's, to a millionth",
     bands=(
         Band(LOWEST, "different", "No, the losses are not those of one device"),
         Band(0.2, "first", "At first, the losses are those of one device"),

@@ -131,7 +131,7 @@ AT_ONCE = Count(
     "steps had computations of two devices at the same time",
     tally=steps_on_several_devices,
     at_once=True,
-    title="Steps on both at once",
+    title="Steps at the same time",
     bands=(
         Band(LOWEST, "serial", "No, the devices took turns"),
         Band(

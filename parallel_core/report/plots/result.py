@@ -9,13 +9,13 @@ from parallel_core.report.plots.bars import Bar, BarsChart
 from parallel_core.report.plots.curves import Curve, exact, learning_chart, sweep_chart
 from parallel_core.report.plots.svg import Chart, titled
 from parallel_core.report.plots.task_graph import TaskGraph
-from parallel_core.system.formatting import engine_in_words, seconds
+from parallel_core.system.formatting import framework_in_words, seconds
 
 
 def result_picture(result: Result) -> bytes:
     """Return the picture of a result, under its answer, experiment, backend and data."""
     backend = result.backend
-    side = f"{backend['name']} {backend['version']}, {engine_in_words(backend)}"
+    side = framework_in_words(backend)
     if result.tasks:
         return titled(TaskGraph(result.tasks), f"{result.parameters['of']}, recorded on {side}")
     answer = "" if result.answer is None else result.answer.sentences[0]

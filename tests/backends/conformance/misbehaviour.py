@@ -76,6 +76,12 @@ def leave_a_thread() -> None:
     threading.Thread(target=hang).start()
 
 
+def lose_a_thread() -> None:
+    """Wait for a thread that has ended, as the queue of a dead worker is waited for."""
+    threading.Thread(target=int, args=("none",)).start()
+    hang()
+
+
 def take_memory() -> None:
     bytearray(2 * GIBIBYTE)
 

@@ -44,6 +44,7 @@ ENDS: list[tuple[str, type[WorkError], str]] = [
     ("exit_at_once", CrashError, r"ends the process \(exit status 0\)"),
     ("be_killed", CrashError, r"crashes the process \(SIGKILL\)"),
     ("be_killed_by_a_signal_without_a_name", CrashError, r"crashes the process \(signal \d+\)"),
+    ("lose_a_thread", WorkError, "a worker thread ended with ValueError.*"),
 ]
 
 
@@ -131,3 +132,4 @@ def test_other_values_are_the_same_after_their_way_and_what_is_none_is_only_a_na
     assert decoded(encoded((set(), np.float32(1)))) == (Unreadable("set"), Unreadable("float32"))
     arrived = decoded(encoded(np.array([None, 1])))
     assert (arrived.dtype, arrived.shape) == (object, (2,))
+    assert decoded(encoded(np.array(None))) is None

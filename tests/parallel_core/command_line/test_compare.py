@@ -226,9 +226,8 @@ def test_nothing_measured_is_one_line_and_status_1(program: RunProgram, tmp_path
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "parallel-core: nothing could be measured: no luck"
     # The folder is no markup, and the command can be pasted.
-    assert (
-        f"Report:  {folder}/report.html\nTables:  parallel-core report '{folder}'\n" in done.stdout
-    )
+    again = f"Tables:  parallel-core report '{folder}' --details\n"
+    assert f"Report:  {folder}/report.html\n{again}" in done.stdout
 
 
 def test_a_signal_kills_what_runs_and_keeps_what_was_measured(

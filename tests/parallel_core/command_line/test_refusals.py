@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import backends
+from backends.registry.loading import title
 from parallel_core.command_line.commands import usual_backend
 from parallel_core.experiments import EXPERIMENTS
 from tests.conftest import RunProgram
@@ -100,4 +101,5 @@ def test_a_run_that_names_no_framework_takes_one_that_is_installed(program: RunP
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert usual_backend() in HERE
     done = program("run", "parallel", "--size", "32", "--rounds", "1")
-    assert done.stdout.split()[:3] == ["parallel", "on", usual_backend()]
+    _question, about_backend, *_ = done.stdout.splitlines()
+    assert about_backend.startswith(title(usual_backend()))

@@ -17,6 +17,7 @@ import pytest
 
 from backends import Backend, ComputationError
 from backends.process_groups.addresses import free_port
+from backends.registry.loading import title
 from parallel_core.command_line.launch import launch
 from parallel_core.command_line.run import resources
 from parallel_core.jobs.job import Job
@@ -39,7 +40,14 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
     # MXNet and JAX take their settings when a process imports them.
     started = program if framework_name == "torch" else run
     done = started(
-        *SMALL, "--backend", framework_name, "--trace", str(trace), "--timeline", str(picture)
+        *SMALL,
+        "--backend",
+        framework_name,
+        "--details",
+        "--trace",
+        str(trace),
+        "--timeline",
+        str(picture),
     )
     assert done.returncode in MEASURED, done.stderr
     for text in (
@@ -50,8 +58,8 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
     ):
         assert text in done.stdout, text
     assert re.search("trace +clock +noise", done.stdout)
-    # The answer comes last, and has a sentence of the trace if there is a verdict.
-    answer = " ".join(done.stdout.rpartition("\nAnswer\n")[2].split())
+    # The answer comes first, and has a sentence of the trace if there is a verdict.
+    answer = " ".join(done.stdout.split())
     assert "What would change it: " in answer
     # Of so little work the profiler may take most of the time.
     told = (
@@ -65,7 +73,7 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
         "on cpu:2 alone",
         "on all together",
     ]
-    assert found.source.startswith(f"{framework_name} ")
+    assert found.source.startswith(title(framework_name))
     assert "cpu:2 compute" in picture.read_text()
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     assert {"cpu:1", "cpu:2", "host"} <= {
@@ -81,7 +89,7 @@ def test_a_run_that_chose_its_size_ends_with_the_command_that_repeats_it(
     done = program("run", "parallel", *given, "--json", str(path), "--guess", "1")
     assert done.returncode in MEASURED, done.stderr
     parameters = json.loads(path.read_text())["parameters"]
-    *_, again, _ = done.stdout.splitlines()
+    (again,) = (line for line in done.stdout.splitlines() if line.startswith("Again:"))
     said, command, *words = shlex.split(again)
     assert (said, command) == ("Again:", "parallel-core")
     assert words == ["run", "parallel", *given, "--size", str(parameters["size"])]
@@ -97,15 +105,12 @@ def test_all_is_written_before_profiling(
     path = tmp_path / "result.json"
     written: list[object] = []
 
-    def profile_instead(_: Backend, result: Result, *__: object) -> str:
+    def record_instead(_: Backend, result: Result, *__: object) -> None:
         written.append(json.loads(path.read_text()))
         assert written == [json.loads(json.dumps(result.as_json()))]
         assert all(len(case.seconds) == 2 and case.again for case in result.cases)
-        return ""
 
-    monkeypatch.setattr(
-        "parallel_core.command_line.run.one_backend.profile_and_show", profile_instead
-    )
+    monkeypatch.setattr("parallel_core.command_line.run.one_backend.record", record_instead)
     monkeypatch.setattr("parallel_core.command_line.run.one_backend.check_profiler", lambda _: None)
     done = program(
         *SMALL, "--backend", "numpy", "--json", str(path), "--trace", str(tmp_path / "trace.json")
@@ -135,14 +140,12 @@ def test_several_backends_do_the_same_work_each_on_its_own_python(tmp_path: Path
         *PARALLEL, "--backend", "numpy,torch", "--python", f"torch={other}", "--json", str(path)
     )
     assert done.returncode in MEASURED, done.stderr
-    tables, answer = " ".join(done.stdout.split()).split(" Answer ")
-    assert tables.startswith("numpy on its sync engine and torch on its async engine: ")
-    assert "one after the other" not in tables
+    answer = " ".join(done.stdout.split())
+    assert answer.startswith("NumPy without queues and PyTorch + our queues: ")
     assert answer.count("What would change it: ") == 1
-    assert all(
-        told in answer
-        for told in ("torch async against numpy sync: ", "numpy sync: ", "torch async: ")
-    )
+    torch, numpy = "PyTorch + our queues", "NumPy without queues"
+    for told in (f"{torch} against {numpy}: ", f"{numpy}: ", f"{torch}: "):
+        assert told in answer
     cells = json.loads(path.read_text())["cells"]
     assert [(cell["backend"], cell["engine"]) for cell in cells] == [
         ("numpy", "sync"),

@@ -146,7 +146,7 @@ def test_a_change_between_comparisons_has_reasons_too() -> None:
     (change,) = found.as_json()["changes"]
     assert (change["verdict"], change["reasons"]) == ("slower", ("overhead",))
     assert change["parts"]["overhead"]["low"] < 0.1 < change["parts"]["overhead"]["high"]
-    assert "issuing 100 ms" in printed(show_difference, found)
+    assert "launching 100 ms" in printed(show_difference, found)
 
 
 def save(path: Path, *cells: CellResults) -> str:

@@ -243,14 +243,14 @@ def test_side_by_side_each_side_answers_and_once_it_is_said_what_would_change_it
     assert analyse(comparison(mxnet, torch)).side_by_side is None
     alike = analyse(comparison(answered(mxnet, "More cores."), answered(torch, "More cores.")))
     assert alike.side_by_side == Answer(
-        (*alike.conclusions, "mxnet async: It ran on mxnet.", "torch async: It ran on torch."),
+        (*alike.conclusions, "MXNet: It ran on mxnet.", "PyTorch: It ran on torch."),
         "More cores.",
     )
     unlike = analyse(
         comparison(answered(mxnet, "More cores."), answered(torch, "More rounds."))
     ).side_by_side
     assert unlike is not None
-    assert unlike.would_change == "mxnet async: More cores. torch async: More rounds."
+    assert unlike.would_change == "MXNet: More cores. PyTorch: More rounds."
 
 
 def with_metric(one: CellResults, metric: float, noise: float = 0.01) -> CellResults:
@@ -268,8 +268,8 @@ def sides(speedups: dict[str, float], **kept: Any) -> list[CellResults]:
 def test_each_band_has_one_sentence_with_its_cells() -> None:
     cells = sides({"mxnet async": 1.96, "mxnet sync": 1.0, "torch async": 1.97, "torch sync": 1.01})
     told = (
-        f"{SAYS['parallel']}: mxnet async (1.96 of 2), torch async (1.97 of 2). "
-        f"{SAYS['serial']}: mxnet sync (1 of 2), torch sync (1.01 of 2)."
+        f"{SAYS['parallel']}: MXNet (1.96 of 2), PyTorch (1.97 of 2). "
+        f"{SAYS['serial']}: MXNet without queues (1 of 2), PyTorch without queues (1.01 of 2)."
     )
     assert answer(*cells) == conclusions(*cells)[0] == told
 
@@ -282,11 +282,11 @@ def test_two_neighbouring_bands_are_both_said_and_no_effect_or_few_processes_are
     assert SAYS["parallel"].lower() in both.lower()
     assert "–" in both
     wide = answer(*sides({"torch async": 1.1}, noise=0.3))
-    assert wide.startswith("Inconclusive: torch async (1.1")
+    assert wide.startswith("Inconclusive: PyTorch (1.1")
     assert "–" in wide
     # The bounds of two processes would reach farther than is possible.
     few = answer(with_metric(measured(parallel("torch"), ONE[:2]), 1.96))
-    assert few.startswith("Inconclusive: torch async (1.9")
+    assert few.startswith("Inconclusive: PyTorch (1.9")
     assert "–" not in few
 
 
@@ -295,13 +295,13 @@ def test_an_engine_without_a_queue_is_never_said_to_have_hidden_copies(estimate:
     engines = (Cell("overlap", "torch", engine) for engine in ("async", "sync"))
     cells = (with_metric(measured(cell, ONE), estimate, noise=0.001) for cell in engines)
     asynchronous, synchronous = answer(*cells).split(". ")
-    assert synchronous.startswith(f"{WITHOUT_QUEUE.says}: torch sync (")
+    assert synchronous.startswith(f"{WITHOUT_QUEUE.says}: PyTorch without queues (")
     assert WITHOUT_QUEUE.says not in asynchronous
 
 
 def test_a_figure_without_bands_is_only_named_and_no_conclusion() -> None:
     cell = with_metric(measured(Cell("data-parallel", "torch", "async"), ONE), 5000.0)
-    assert answer(cell) == "images_per_second: torch async (5,000)."
+    assert answer(cell) == "images_per_second: PyTorch (5,000)."
     assert not any("images_per_second" in one for one in conclusions(cell))
 
 
@@ -318,9 +318,9 @@ def test_frameworks_are_compared_with_the_first_that_was_measured() -> None:
     )
     first, second = (one for one in found if " against " in one)
     # Those on the first engine count.
-    assert first.startswith("parallel: torch async against mxnet async: 500 ms (")
+    assert first.startswith("parallel: PyTorch against MXNet: 500 ms (")
     assert " faster" in first
-    assert second.startswith("overlap: torch async against numpy async: 2.00 s (")
+    assert second.startswith("overlap: PyTorch against NumPy: 2.00 s (")
 
 
 def test_no_difference_and_too_few_runs_are_verdicts_and_a_difference_has_its_reason() -> None:
@@ -328,8 +328,11 @@ def test_no_difference_and_too_few_runs_are_verdicts_and_a_difference_has_its_re
     for cells, told in (
         ((measured(mxnet, ONE), measured(torch, times(1.0005))), ": no significant difference."),
         ((measured(mxnet, ONE[:1]), measured(torch, times(2)[:1])), ": too few runs to decide."),
-        ((measured(mxnet, ONE[:2]), measured(torch, times(2)[:2])), " slower."),
-        ((scaled(mxnet, 2.0, 1.9), scaled(torch, 1.0, 0.7)), " faster; operations 1.20 s."),
+        ((measured(mxnet, ONE[:2]), measured(torch, times(2)[:2])), " slower than 1.00 s."),
+        (
+            (scaled(mxnet, 2.0, 1.9), scaled(torch, 1.0, 0.7)),
+            " faster; operations 1.20 s.",
+        ),
     ):
         assert conclusions(*cells)[-1].endswith(told)
 

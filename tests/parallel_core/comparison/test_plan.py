@@ -80,9 +80,18 @@ def test_cells_of_an_experiment_are_neighbours_in_time_and_those_of_a_side_share
         "overlap on mxnet async",
         "overlap on torch async",
     ]
-    assert PLAN.groups == ((A,), (B,), (C,), (D,))
+    assert PLAN.groups_in(1) == ((A,), (B,), (C,), (D,))
     assert PLAN.sides == ((A, C), (B, D))
-    assert replace(PLAN, shared=True).groups == PLAN.sides
+    assert replace(PLAN, shared=True).groups_in(1) == PLAN.sides
+
+
+def test_controls_run_in_the_first_round_only_if_that_is_wanted() -> None:
+    both = replace(PLAN, engines=("async", "sync"), shared=True, controls_once=True)
+    assert both.groups_in(1) == both.sides
+    with_queues = [cells[0].engine for cells in both.groups_in(2)]
+    assert with_queues == ["async", "async"]
+    every_time = replace(both, controls_once=False)
+    assert every_time.groups_in(2) == both.sides
 
 
 def test_a_command_fixes_what_is_to_be_the_same_and_what_is_chosen_replaces_what_is_usual() -> None:

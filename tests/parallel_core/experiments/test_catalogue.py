@@ -28,7 +28,7 @@ from parallel_core.experiments.automatic_parallelism import overlap
 from parallel_core.experiments.explanation import HEADINGS, explanation
 from parallel_core.experiments.runner.declaration import OF_COPIES
 from parallel_core.terminal.explanation import Chosen, show_catalogue
-from parallel_core.terminal.result import show_again
+from parallel_core.terminal.result import command_again
 from tests.parallel_core.comparison.made_up import PLAN
 from tests.parallel_core.experiments.small import small
 from tests.parallel_core.terminal.printed import printed
@@ -85,7 +85,7 @@ def test_the_command_that_repeats_a_run_has_its_sizes(
     experiment, options = EXPERIMENTS[name], small(name)
     result = experiment.run(backend, **options)
     # Such as "Again: parallel-core run overlap --backend numpy".
-    again, *_ = printed(show_again, result, {"backend": "numpy"}).strip().splitlines()
+    again = command_again(result, {"backend": "numpy"})
     _again, _program, _run, _experiment, *words = shlex.split(again)
     parsed = command_of(experiment).make_context(name, words).params
     for size in experiment.calibrated:
@@ -141,7 +141,7 @@ def test_the_listing_fits_a_terminal_and_loses_nothing(width: int) -> None:
     assert all(len(line) <= width for line in lines)
     for experiment in EXPERIMENTS.values():
         assert any(line.split()[:1] == [experiment.name] for line in lines)
-        assert set(experiment.summary.split()) <= words
+        assert set(experiment.question.split()) <= words
         assert set(experiment.contains) <= words
         for exercise in experiment.exercises:
             assert str(exercise.number) in numbers
@@ -292,7 +292,7 @@ def test_a_notebook_asks_by_name_and_gets_paragraphs() -> None:
         for paragraph in explained_overlap._repr_markdown_().split("\n\n")
         if paragraph.startswith("**")
     ]
-    assert title.startswith("**Overlap: can results travel")
+    assert title == f"**{EXPERIMENTS['overlap'].question}**"
     assert parts == [f"**{heading}.** {texts[0]}" for heading, texts in explained_overlap.parts]
     with pytest.raises(RequestError, match=r"unknown experiment 'overlaps': did you mean overlap"):
         explain("overlaps")

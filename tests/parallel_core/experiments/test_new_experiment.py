@@ -48,7 +48,7 @@ def program(trial: Trial, length: Annotated[int, LENGTH] = 8) -> None:
 
 EXPERIMENT = Experiment(
     name="one-sum",
-    summary="How long does one sum take?",
+    question="How long does one sum take?",
     position=99,
     program=program,
     case="sum",
@@ -93,7 +93,7 @@ def test_modules_that_are_no_experiments_are_not_in_the_catalogue() -> None:
 @pytest.mark.usefixtures("one_module_more")
 def test_its_command_has_its_parameters_and_explains_it() -> None:
     help_text = output_of("run", "one-sum", "--help")
-    assert "How long does adding two vectors take?" in help_text
+    assert "How long does one sum take?" in help_text
     assert "--length INTEGER RANGE Elements of a vector. [default: 8; 2<=x<=1000000]" in help_text
     rounds = "--rounds INTEGER RANGE How often everything is timed, at most."
     assert f"{rounds} [default: 5; 1<=x<=1000000]" in help_text
@@ -101,7 +101,7 @@ def test_its_command_has_its_parameters_and_explains_it() -> None:
     assert refused.exit_code == 2
     assert "Prediction A few microseconds." in output_of("run", "one-sum", "--explain")
     question = parallel_core.explain("one-sum").question
-    assert question == "One sum: how long does adding two vectors take?"
+    assert question == "How long does one sum take?"
 
 
 @pytest.mark.usefixtures("one_module_more")
@@ -114,7 +114,8 @@ def test_run_and_compare_know_it() -> None:
 @pytest.mark.usefixtures("one_module_more")
 def test_it_runs_from_the_command_line_and_from_python(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    text = output_of("run", "one-sum", "--backend", "numpy", "--rounds", "2", "--json", str(path))
+    options = ("--backend", "numpy", "--rounds", "2", "--details", "--json", str(path))
+    text = output_of("run", "one-sum", *options)
     assert "sum_seconds" in text
     assert json.loads(path.read_text())["parameters"] == {"length": 8, "rounds": 2, "budget": 15.0}
     assert parallel_core.run_one_sum(backends.load("numpy", 1), length=3).problems == ()

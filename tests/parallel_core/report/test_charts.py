@@ -40,6 +40,8 @@ from tests.parallel_core.report.plots.frameworks import many_small
 Present = TypeVar("Present")
 ANALYSIS = cache(lambda: analyse(every_chart()))
 
+TITLES = ["MXNet", "MXNet without queues", "PyTorch", "PyTorch without queues"]
+
 
 def experiment_named(name: str) -> ExperimentAnalysis:
     """Return the analysis of an experiment of the comparison with every chart."""
@@ -77,8 +79,8 @@ def test_times_have_bounds_from_three_processes_on_and_differences_from_two(
 
 
 def test_times_stand_beside_their_case_and_below_their_cell() -> None:
-    (case, *sides), *rows = case_times_table(experiment_named("async"))
-    assert (case, *sides) == ("case", *TIMES)
+    (case, *titles), *rows = case_times_table(experiment_named("async"))
+    assert (case, *titles) == ("case", *TITLES)
     times_of_case = {name: times for name, *times in rows}
     assert times_of_case["10 products"][0] == "200 ms (200–200)"
     row = present(charts.dispatch_chart(ANALYSIS())).groups["parallel"][0]
@@ -140,7 +142,7 @@ def test_each_layer_of_a_tiny_operation_begins_where_the_one_before_ended() -> N
 def test_a_sweep_has_a_panel_for_each_cell() -> None:
     chart, _ = charts.curves_chart(experiment_named("allreduce"))
     panels = present(chart).panels
-    assert [panel.name for panel in panels] == list(TIMES)
+    assert [panel.name for panel in panels] == TITLES
     for panel in panels:
         bound, star, native = panel.curves
         assert [curve.label for curve in panel.curves] == ["plain copy", "star", "native"]
@@ -155,7 +157,7 @@ def test_a_sweep_has_a_panel_for_each_cell() -> None:
 
 def test_a_sweep_has_a_table_with_a_row_for_each_size() -> None:
     _, (header, *rows) = charts.curves_chart(experiment_named("allreduce"))
-    assert header[:3] == ("each device's vector", "mxnet async: plain copy", "mxnet async: star")
+    assert header[:3] == ("each device's vector", "MXNet: plain copy", "MXNet: star")
     assert [row[0] for row in rows] == ["4 KiB", "4 MiB"]
 
 
@@ -171,7 +173,7 @@ def test_a_logarithmic_scale_needs_no_value_that_fits_it(value: float) -> None:
 def test_learning_curves_have_a_colour_for_a_framework_and_dots_without_a_queue() -> None:
     chart = present(charts.learning_curves(ANALYSIS(), experiment_named("data-parallel")))
     for panel in chart.panels:
-        assert [curve.label for curve in panel.curves] == list(TIMES)
+        assert [curve.label for curve in panel.curves] == TITLES
         assert [curve.style for curve in panel.curves] == ["c0", "c0", "c1", "c1"]
         assert [bool(curve.dash) for curve in panel.curves] == [False, True, False, True]
     assert charts.learning_curves(ANALYSIS(), experiment_named("parallel")) is None
@@ -188,7 +190,7 @@ SMALL = many_small(4000)
 
 def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
     chart, reasons_without = charts.timelines_chart(analysis_of(*compared().cells), timeline_of)
-    assert reasons_without == {"mxnet sync": NASTY}
+    assert reasons_without == {"MXNet without queues": NASTY}
     overlapped = (
         "305 ms (timed: 1.00 s), 1.8 queues at once, 98 % of communication under computation"
     )
@@ -200,9 +202,9 @@ def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
     assert panels == {
         "MXNet": (overlapped, ["host Python", "cpu:1 compute", "cpu:2 compute"]),
         "PyTorch": (overlapped, ["host Python", "cpu:1 compute", "cpu:1 copy"]),
-        "PyTorch without queue": (in_turn, ["cpu calling thread"]),
+        "PyTorch without queues": (in_turn, ["cpu calling thread"]),
     }
-    assert list(panels) == ["MXNet", "PyTorch", "PyTorch without queue"]
+    assert list(panels) == ["MXNet", "PyTorch", "PyTorch without queues"]
 
 
 def test_a_panel_names_a_case_that_is_not_the_experiment_s() -> None:
@@ -240,7 +242,7 @@ def test_a_trace_without_anything_to_draw_says_why(
     spans: Sequence[Span], notes: tuple[str, ...], reason: str
 ) -> None:
     page = render(analyse(compared()), lambda _: Timeline("mxnet", spans, (), notes))
-    assert f"Without a timeline: mxnet async ({reason}), mxnet sync ({reason}), " in page
+    assert f"Without a timeline: MXNet ({reason}), MXNet without queues ({reason}), " in page
     assert "chart-timelines" not in page
 
 
@@ -270,4 +272,4 @@ def test_the_folder_s_traces_come_into_its_report(
     page = write_report(analyse(compared()), tmp_path).read_text()
     assert read_paths == [trace]
     assert 'id="chart-timelines-overlap"' in page
-    assert "mxnet async (its process wrote no trace), " in page
+    assert "MXNet (its process wrote no trace), " in page

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parallel_core.system.formatting import (
-    engine_in_words,
     figure,
+    framework_in_words,
     kernels_in_words,
     parse_size,
     parse_sizes,
@@ -63,11 +63,19 @@ def test_a_size_is_written_in_whole_units(size: int, text: str) -> None:
     assert write_size(size) == text
 
 
-def test_an_engine_is_written_with_its_variants() -> None:
-    assert engine_in_words({"engine": "async"}) == "async engine"
-    assert engine_in_words({"engine": "async", "variants": []}) == "async engine"
-    with_variants = {"engine": "async", "variants": ["a", "b"]}
-    assert engine_in_words(with_variants) == "async engine with a and b"
+@pytest.mark.parametrize(
+    ("name", "engine", "scheduler", "variants", "words"),
+    [
+        ("torch", "async", "workers of parallel-core", [], "PyTorch 1 + our queues"),
+        ("torch", "sync", "none", [], "PyTorch 1 without queues"),
+        ("mxnet", "async", "MXNet's own engine", ["a", "b"], "MXNet 1 with a and b"),
+    ],
+)
+def test_a_framework_is_written_with_whose_queues_it_uses(
+    name: str, engine: str, scheduler: str, variants: list[str], words: str
+) -> None:
+    backend = {"name": name, "version": "1", "engine": engine, "scheduler": scheduler}
+    assert framework_in_words({**backend, "variants": variants}) == words
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_the_catalogue_fits_a_screen_with_a_line_for_each_experiment() -> None:
     lines = printed(partial(show_catalogue, experiments, ("numpy", "torch")), 80).splitlines()
     assert len(lines) == len(experiments) + 5
     for experiment in experiments:
-        assert len(experiment.summary) <= 45
+        assert len(experiment.question) <= 45
 
 
 @pytest.mark.parametrize("colour", [ASIDE, BAD, DOUBTFUL, GOOD])

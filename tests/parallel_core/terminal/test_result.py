@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import pytest
@@ -19,7 +20,7 @@ from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.schedule import Generation
 from parallel_core.comparison.screen import HEADLINE
 from parallel_core.measurement.progress import tell
-from parallel_core.measurement.result import Answer
+from parallel_core.measurement.result import Answer, Result
 from parallel_core.terminal import progress
 from parallel_core.terminal.comparison import comparison_progress, show_comparison, show_screen
 from parallel_core.terminal.console import terminal_console
@@ -35,7 +36,7 @@ from tests.parallel_core.comparison.made_up import (
     with_figures,
 )
 from tests.parallel_core.comparison.test_account import scaled
-from tests.parallel_core.report.plots.synthetic_results import TIMED
+from tests.parallel_core.report.plots.synthetic_results import TIMED, TRAINED
 from tests.parallel_core.terminal.printed import in_words, printed
 
 
@@ -108,7 +109,7 @@ def test_a_doubtful_figure_is_marked_or_withheld(
 
 def test_a_cell_that_failed_is_a_row() -> None:
     lines = shown(measured(parallel("mxnet"), ONE), failed(parallel("torch")))
-    (row,) = (line for line in lines if line.strip().startswith("torch async"))
+    (row,) = (line for line in lines if line.strip().startswith("PyTorch"))
     assert "failed" in row
 
 
@@ -118,20 +119,29 @@ def test_a_unit_that_is_slower_than_its_case_is_pointed_out() -> None:
     assert "as one unit" not in " ".join(shown(scaled(parallel("mxnet"), 1, 1.0)))
 
 
-def test_the_answer_comes_last_and_says_nothing_twice() -> None:
+def test_the_answer_comes_first_and_says_nothing_twice() -> None:
     answer = Answer(("Verdict [1].", "It took 2 s."), "More cores than 2.")
     result = replace(
         TIMED, explanation="Verdict [1].", answer=answer, notes=("Noted.",), problems=("Wrong",)
     )
     text = printed(show, result)
-    assert text.endswith(
-        "\nAnswer\nVerdict [1].\nIt took 2 s.\nWhat would change it: More cores than 2.\n"
-    )
+    order = ("Verdict [1].", "It took 2 s.", "Noted.", "INVALID: Wrong", "More cores than 2.")
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
     assert text.count("Verdict [1].") == 1
-    assert text.index("Noted.") < text.index("INVALID: Wrong") < text.index("Answer")
     without_answer = printed(show, replace(result, answer=None))
-    assert "\nVerdict [1].\n· Noted.\n" in without_answer
-    assert "Answer" not in without_answer
+    assert without_answer.count("Verdict [1].") == 1
+
+
+@pytest.mark.parametrize("result", [TIMED, TRAINED], ids=lambda result: result.experiment)
+def test_a_result_fits_a_screen_and_details_have_its_metrics(result: Result) -> None:
+    sentence = "A sentence of more than one line: those of answers mostly need some eighty letters."
+    long_answer = replace(result, answer=Answer((sentence,) * 5, sentence))
+    again = "Again: parallel-core run parallel --backend torch --size 1000"
+    lines = printed(partial(show, again=again), long_answer, width=80).splitlines()
+    assert len(lines) <= 24
+    in_detail = printed(partial(show, with_details=True), long_answer, width=80)
+    assert all(name in in_detail for name in result.metrics)
 
 
 def console_on(stream: io.StringIO, is_terminal: bool) -> Console:
@@ -161,14 +171,18 @@ def test_a_comparison_tells_each_round_once_and_the_time_that_is_left_when_it_is
     so_far = comparison(counted("torch", "async", 24), counted("torch", "sync", 0))
     with comparison_progress(terminal_console(file=stream, width=80)) as on_progress:
         for results in (0, 1, 2):
-            on_progress(Generation(processes, 1, 2, 0, 4, None), results, so_far)
+            on_progress(Generation(processes, 1, 3, 0, 6, None), results, so_far)
         for results in (0, 1, 2):
             on_progress(Generation(processes, 2, 2, 2, 2, 60.0), results, so_far)
-    assert stream.getvalue().splitlines() == [
-        "round 1 of 2: 0 of 4 results",
+    first, second, change, empty, headline, *table, end = stream.getvalue().splitlines()
+    assert (first, second) == (
+        "round 1 of 3: 0 of 6 results",
         "round 2 of 2: 2 of 4 results, about a minute left",
-        f"known so far: {HEADLINE}",
-    ]
+    )
+    assert "2 rounds, not 3" in change
+    assert (empty, headline) == ("", HEADLINE)
+    assert any("24 of 25" in line for line in table)
+    assert "about a minute" in end
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ for fresh pages then, which one in place does not.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Annotated
 
 from backends.errors import unknown
@@ -54,9 +55,10 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce import (
     sums,
 )
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
-from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.result import Result
+from parallel_core.measurement.sweep import Curves, labelled
 from parallel_core.system.errors import RequestError
-from parallel_core.system.formatting import parse_sizes
+from parallel_core.system.formatting import figure, parse_sizes, percent, write_size
 
 ALGORITHM_NAMES = Parameter(
     f"One or more of {', '.join(ALGORITHMS)}. Default: all; between processes native.",
@@ -113,6 +115,8 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
     return without_repeats
 
 
+CLEARLY_FASTER = 1.1
+"""The fastest algorithm is named if it is so many times as fast as the next one."""
 SHARDED = "sharded_speedup_over_star"
 ROOTS = "spread_roots_speedup"
 OF_STREAM = bandwidths.SHARES[bandwidths.ONE_STREAM]
@@ -124,13 +128,38 @@ ADDED = Count(
     case=sums.COUNTED_CASE,
     tally=computed_beside_another_device,
     at_once=True,
-    title="Added beside another",
+    title="Added at the same time",
     bands=(
         Band(LOWEST, "serial", "No, the devices added up their parts in turn"),
         # On a busy machine one device may wait for a core while the other adds.
         Band(0.2, "parallel", "Yes, the devices added up their own parts at the same time"),
     ),
 )
+
+
+def fastest_at_each_size(result: Result) -> str:
+    """Say up to which size which algorithm is the fastest, and what the framework's own one is."""
+    speeds = labelled(result.series, bandwidths.ALGBW)
+    speeds.pop(bandwidths.PLAIN_COPY, None)
+    if not {"star", "native"} <= speeds.keys():
+        return ""
+    winners = []
+    for row, size in enumerate(result.series["bytes"]):
+        fastest, second = sorted(speeds, key=lambda name: -speeds[name][row])[:2]
+        is_clear = speeds[fastest][row] >= CLEARLY_FASTER * speeds[second][row]
+        winners.append((fastest if is_clear else "no clear one", write_size(int(size))))
+    parts = []
+    for name, same in groupby(winners, key=lambda winner: winner[0]):
+        sizes = [size for _, size in same]
+        span = sizes[0] if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+        parts.append(f"{span} {name}")
+    star = speeds["star"][-1]
+    others = [f"{name} ~{figure(speeds[name][-1] / star)}" for name in speeds if name != "star"]
+    return (
+        f"By the size of a vector: {', '.join(parts)}; clear is {percent(CLEARLY_FASTER - 1)} "
+        f"faster than the next. At {winners[-1][1]}, as multiples of star's speed: "
+        f"{', '.join(others)}; native is the framework's own."
+    )
 
 
 def is_between_processes(answered: Answered) -> bool:
@@ -152,7 +181,7 @@ def about_hosts(answered: Answered) -> str:
 
 EXPERIMENT = Experiment(
     name="allreduce",
-    summary="Which allreduce is the fastest?",
+    question="Which allreduce is the fastest?",
     position=2,
     exercises=(
         Exercise(
@@ -166,6 +195,7 @@ EXPERIMENT = Experiment(
     metrics=(
         Metric(
             bandwidths.ALGBW,
+            title="Sum, GB/s",
             means="GB of the longest vector that all devices sum in a second",
             # If algorithms are compared, that is said instead.
             said=lambda result: SHARDED not in result.metrics,
@@ -199,6 +229,7 @@ EXPERIMENT = Experiment(
         ),
     ),
     counts=(ADDED,),
+    answer=fastest_at_each_size,
     changes=(
         Change(
             lacks_algorithms,

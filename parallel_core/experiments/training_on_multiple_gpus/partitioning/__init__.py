@@ -36,7 +36,7 @@ import backends
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.formulas import ratio
-from parallel_core.experiments.runner.metrics import speed
+from parallel_core.experiments.runner.metrics import answer_by, speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import network
@@ -131,10 +131,10 @@ def find_figures(
     for name in divided:
         metric = name.replace(" ", "_").replace("-", "_")
         tasks_at_widths = [tasks[name] for tasks in tasks_by_width]
-        moved_bytes = [float(sum(task.bytes for task in tasks)) for tasks in tasks_at_widths]
-        series[f"bytes {name}"] = tuple(moved_bytes)
+        moved_bytes = [sum(task.bytes for task in tasks) for tasks in tasks_at_widths]
+        series[f"bytes {name}"] = tuple(map(float, moved_bytes))
         trial.found(f"{metric}_bytes", moved_bytes[-1])
-        trial.found(f"{metric}_waits", float(crossings(tasks_by_width[-1][name])))
+        trial.found(f"{metric}_waits", crossings(tasks_by_width[-1][name]))
     trial.described["series"] = series
 
 
@@ -173,22 +173,24 @@ def check_steps(
         trial.check("changes of the parameters", changes, expected)
 
 
+ADVANTAGE = speed(
+    "data_parallel_advantage",
+    "Another division was faster than data parallelism on the widest network",
+    "Data parallelism was as fast as the fastest other division on the widest network",
+    "Data parallelism was faster than every other division on the widest network",
+    means="the fastest other division's time over that of a divided batch: above 1 the divided "
+    "batch wins",
+)
+
 EXPERIMENT = Experiment(
     name="partitioning",
-    summary="How is a network best divided?",
+    question="How is a network best divided?",
     position=6,
     remark="the figure of three ways to divide a network",
     program=program,
     case="data parallelism, width 4",
     metrics=(
-        speed(
-            "data_parallel_advantage",
-            "Another division was faster than data parallelism on the widest network",
-            "Data parallelism was as fast as the fastest other division on the widest network",
-            "Data parallelism was faster than every other division on the widest network",
-            means="the fastest other division's time over that of a divided batch: above 1 the "
-            "divided batch wins",
-        ),
+        ADVANTAGE,
         speed(
             "data_parallel_speedup",
             "One device was faster than data parallelism",
@@ -202,6 +204,7 @@ EXPERIMENT = Experiment(
             "Cutting the batch into micro-batches paid",
         ),
     ),
+    answer=answer_by(ADVANTAGE),
     counts=(
         replace(
             AT_ONCE,

@@ -374,4 +374,4 @@ def test_the_command_draws_what_was_recorded(
     assert done.exit_code == 0, done.output
     texts = Drawn(picture.read_bytes()).texts
     assert {*labels, "cpu:1"} <= set(texts)
-    assert any("recorded on numpy" in text and "sync engine" in text for text in texts)
+    assert any("recorded on NumPy" in text and "without queues" in text for text in texts)

@@ -167,7 +167,9 @@ def test_what_lies_between_two_answers_is_a_verdict_on_a_busy_machine_too() -> N
     between = with_figure(Interval(0.4, 0.3, 0.5))
     assert between.has_verdict
     assert between.bands == {"figure": None}
-    assert between.answer == Answer(("Less, or half: 0.40 (0.30–0.50).",), "Both.")
+    assert between.answer == Answer(
+        ("Less, or half: 0.40 (0.30–0.50); this run cannot tell which.",), "Both."
+    )
     open_to_none = with_figure(Interval(0.8, 0.5, 1.1))
     assert not open_to_none.has_verdict
     assert open_to_none.bands == {"figure": None}

@@ -22,9 +22,15 @@ from parallel_core.experiments.asynchronous_computation.barriers import (
 from parallel_core.experiments.asynchronous_computation.cost_model import SMALLEST
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
 from parallel_core.experiments.runner.formulas import interval_of, ratio
-from parallel_core.experiments.runner.metrics import LOWEST, WITHOUT_QUEUE, Band, Metric
+from parallel_core.experiments.runner.metrics import (
+    CANNOT_TELL,
+    LOWEST,
+    WITHOUT_QUEUE,
+    Band,
+    Metric,
+)
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import LEAST_SHARE, Case, Result
+from parallel_core.measurement.result import LEAST_SHARE, Case, Counted, Result
 from parallel_core.measurement.verdicts import times_as_long
 from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.comparison.made_up import parallel, result
@@ -105,10 +111,9 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
     at_low, at_estimate, at_high = band_at(low), band_at(estimate), band_at(high)
     least_share, greatest_share = sorted((metric.share(low, on()), metric.share(high, on())))
     holds_no_effect = least_share <= metric.no_effect <= greatest_share
-    spans_all_bands = {at_low, at_high} == {metric.bands[0], metric.bands[-1]}
     if at_low == at_high:
         assert answers == (at_low,)
-    elif holds_no_effect or spans_all_bands:
+    elif holds_no_effect:
         assert answers == ()
     else:
         assert {answers[0], answers[-1]} == {at_low, at_high}
@@ -131,12 +136,12 @@ def test_two_neighbouring_answers_are_both_said_unless_no_effect_lies_between_th
             says_lower = lower.says.lower() in sentence
             says_upper = upper.says.lower() in sentence
             holds_no_effect = border.low <= metric.no_effect <= border.high
-            if holds_no_effect or len(metric.bands) == 2:
-                assert sentence.startswith("inconclusive")
+            if holds_no_effect:
+                assert sentence.startswith(CANNOT_TELL.lower())
                 assert not says_lower, sentence
                 assert not says_upper, sentence
             else:
-                assert not sentence.startswith("inconclusive")
+                assert sentence.endswith(f"; {CANNOT_TELL.lower()} which.")
                 assert says_lower, sentence
                 assert says_upper, sentence
             # Neither can be taken for decided.
@@ -257,7 +262,15 @@ def test_a_sentence_has_the_figure_its_bounds_and_what_is_possible() -> None:
     assert speedup.sentence(Interval(1.97, 1.95, 1.99), on()) == (
         f"{speedup.bands[3].says}: 1.97 (1.95–1.99) of 2."
     )
-    assert "parallel_speedup" in speedup.sentence(Interval(1.6, 0.8, 2.1), on())
+    assert speedup.sentence(Interval(1.6, 0.8, 2.1), on()).startswith(CANNOT_TELL)
+
+
+def test_what_a_count_excludes_is_no_answer() -> None:
+    metric = replace(SHARE, not_if_counted="low")
+    touches_low_and_middle = Interval(0.2, 0.1, 0.3)
+    counted = replace(on(), counts={"queued": Counted(1, 1, "a test", (1,))})
+    assert [band.code for band in metric.answers(touches_low_and_middle, on())] == ["low", "middle"]
+    assert [band.code for band in metric.answers(touches_low_and_middle, counted)] == ["middle"]
 
 
 QUIET = MachineWatch(10.0, 2.0, 0.0, 0.0, 0.0, None, None)

@@ -55,7 +55,7 @@ def test_a_picture_shows_what_the_result_holds(
 
     sentence, source, *texts = Drawn(svg).texts
     assert sentence == f"It took {NASTY}."
-    assert source.startswith(f"{result.experiment} on torch 1.0, async engine, cpu:1, cpu:2")
+    assert source.startswith(f"{result.experiment} on PyTorch 1.0, cpu:1, cpu:2")
     assert set(texts) >= set(expected_texts)
     assert b"prefers-color-scheme: dark" in svg
     # Nothing of it needs another file: the only address is that of SVG's names.
