@@ -13,7 +13,8 @@ import numpy as np
 from backends import HOST, Array, Device
 from parallel_core.experiments import probing, workloads
 from parallel_core.experiments.runner.parameters import Choice, Chosen
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.work import Work
 from parallel_core.measurement.timing import Timing
 
 FEWEST_MULTIPLICATIONS = 15

@@ -18,7 +18,8 @@ import numpy as np
 import backends
 from backends import Array, Backend, Ops
 from backends.process_groups import GroupedBackend
-from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial, Work
+from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
+from parallel_core.experiments.runner.work import Work
 from parallel_core.experiments.workloads import (
     BESIDE,
     Program,

@@ -18,7 +18,8 @@ from parallel_core.experiments import probing
 from parallel_core.experiments.runner.formulas import Times, Values
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.parameters import Choice
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.work import Work
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.recording import Recording

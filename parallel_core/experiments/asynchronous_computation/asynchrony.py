@@ -43,7 +43,8 @@ from parallel_core.experiments.runner.formulas import Formula, ratio
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import unfinished_at_return
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.work import Work
 from parallel_core.measurement.timing import measure
 
 TEN = "10 products"

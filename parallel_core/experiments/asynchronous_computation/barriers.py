@@ -55,7 +55,8 @@ from parallel_core.experiments.runner.formulas import Formula, Times, Values
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
 from parallel_core.experiments.runner.tallies import unfinished_after_wait_for_one
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.work import Work
 from parallel_core.experiments.workloads import (
     doublings,
     larger_size_to_count,

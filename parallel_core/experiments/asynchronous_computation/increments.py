@@ -25,7 +25,8 @@ from parallel_core.experiments.runner.tallies import (
     most_unfinished_at_return,
     unfinished_at_return,
 )
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.work import Work
 from parallel_core.experiments.workloads import (
     FEWEST_TIMINGS,
     incremented,

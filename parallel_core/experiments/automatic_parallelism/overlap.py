@@ -46,7 +46,8 @@ from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
 from parallel_core.experiments.runner.formulas import hidden_share
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, bands_of_gain
 from parallel_core.experiments.runner.tallies import alongside, copied_beside_computation
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.work import Work
 
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
 BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"

@@ -50,7 +50,8 @@ from parallel_core.experiments.runner.metrics import (
 )
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import computed_beside_another_device
-from parallel_core.experiments.runner.trial import Options, Trial, Work
+from parallel_core.experiments.runner.trial import Options, Trial
+from parallel_core.experiments.runner.work import Work
 from parallel_core.experiments.workloads import (
     FEWEST_TIMINGS,
     multiplications,

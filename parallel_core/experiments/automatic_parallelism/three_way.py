@@ -57,7 +57,8 @@ from parallel_core.experiments.runner.tallies import (
     computed_beside_copying,
     count_beside,
 )
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.work import Work
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, measure
 from parallel_core.system.machine import usable_cores

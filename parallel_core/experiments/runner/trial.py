@@ -11,7 +11,7 @@ calls `trial.run`.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias, final
@@ -22,6 +22,7 @@ from backends import Array, Backend, Device
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments.runner.counting import without_numbers
 from parallel_core.experiments.runner.formulas import Formula, interval_of
+from parallel_core.experiments.runner.work import Timed, Work, account_of, labelled
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
@@ -44,37 +45,7 @@ LEAST_BUDGET = 0.01
 """The seconds with which a process still takes one round."""
 
 
-Launch: TypeAlias = Callable[[], object]
 Options: TypeAlias = Mapping[str, str | float | Sequence[str]]
-
-
-@dataclass(frozen=True)
-class Work:
-    """A workload, and a unit that does the same with nothing queued between its operations."""
-
-    launch: Callable[[], Any]
-    unit: Callable[[], object] | None = None
-    """None if that cannot be measured."""
-    times: float = 1
-    """The number of units that do what the launch does."""
-    calls: "Work | None" = None
-    """The same calls on one element each, and their unit; None if that cannot be measured."""
-    transfers: bool = False
-    """Whether it moves values and computes none."""
-
-
-@dataclass(frozen=True)
-class _Timed:
-    name: str
-    launch: Callable[[], Any]
-    take: Callable[[], Timing]
-    counted_take: Callable[[], Timing]
-    repeats: int
-    parts: tuple[str, ...]
-    bare: tuple[Work, ...]
-    hides: str
-    curve: str | None
-    at: float
 
 
 @final
@@ -130,7 +101,7 @@ class Trial:
         """The counts of cases that were much faster whenever they were recorded."""
         self.points: defaultdict[str, dict[float, float]] = defaultdict(dict)
         """The medians of curves, by label and point."""
-        self._pending: list[_Timed] = []
+        self._pending: list[Timed] = []
         self._started = working_clock()
 
     def normal(self, size: int, device: Device, seed: int = 0) -> Array:
@@ -208,7 +179,7 @@ class Trial:
 
         components = tuple(works if bare is None else bare)
         self._pending.append(
-            _Timed(
+            Timed(
                 name,
                 launch,
                 timing,
@@ -247,7 +218,7 @@ class Trial:
         pending, self._pending = self._pending, []
         if not pending:
             return self.cases
-        launches = _labelled(pending)
+        launches = labelled(pending)
         takes = {case.name: case.take for case in pending}
         for case in pending:
             if self.is_counted(case.name):
@@ -271,46 +242,12 @@ class Trial:
             if isinstance(self.backend, GroupedBackend):
                 # The other ranks of a job on this host would be taken for strangers.
                 timed = replace(timed, watch=None)
-            self.cases[case.name] = replace(timed, **self._account_of(case, timed, seconds_of))
+            self.cases[case.name] = replace(
+                timed, **account_of(case, timed, seconds_of, self.cases)
+            )
             if case.curve is not None:
                 self.points[case.curve][case.at] = timed.median
         return self.cases
-
-    def _account_of(
-        self, case: _Timed, timed: Case, seconds_of: Mapping[Launch, np.ndarray]
-    ) -> dict[str, Any]:
-        """Return what a case's time is made of, as fields of the case, by round: see `Case`."""
-        units = {
-            work: work.times * seconds_of[work.unit] for work in case.bare if work.unit is not None
-        }
-        if not units:
-            return {}
-        account = {"bare_seconds": np.max([*units.values()], axis=0)}
-        calls = {work: work.calls for work in units if work.calls is not None}
-        if len(calls) == len(case.bare):
-            overhead = {work: of.times * seconds_of[of.launch] for work, of in calls.items()}
-            operations = []
-            for work, of in calls.items():
-                if of.unit is not None and not work.transfers:
-                    operations.append(units[work] - of.times * seconds_of[of.unit])
-            account["overhead_seconds"] = np.sum([*overhead.values()], axis=0)
-            account["operations_seconds"] = np.zeros(len(timed.seconds))
-            if operations:
-                account["operations_seconds"] = np.max(operations, axis=0)
-            if case.hides:
-                issuing = [overhead[work] for work in overhead if work.transfers]
-                account["transfer_seconds"] = self._unhidden(case, timed, sum(issuing))
-        return {name: tuple(map(float, values / case.repeats)) for name, values in account.items()}
-
-    def _unhidden(self, case: _Timed, timed: Case, issuing: np.ndarray | int) -> np.ndarray:
-        """Return what a case's transfer adds to the time of its other parts, by round.
-
-        It is at most the transfer's time without `issuing` its copies.
-        """
-        other_parts = [self.cases[part].seconds for part in case.parts if part != case.hides]
-        longest = np.max(other_parts, axis=0)
-        most = np.maximum(np.subtract(self.cases[case.hides].seconds, issuing), 0)
-        return case.repeats * np.clip(np.subtract(timed.seconds, longest), 0, most)
 
     def check(self, what: str, found: Iterable[Array], expected: Iterable[np.ndarray]) -> None:
         """Compare values of the backend with NumPy's; a large difference invalidates the result."""
@@ -388,24 +325,3 @@ class Trial:
         interval = interval_of(formula, self.cases, is_ratio=is_ratio, noise=noise)
         self.found(name, interval)
         return interval
-
-
-def _labelled(pending: Iterable[_Timed]) -> dict[Launch, str]:
-    """Name what is timed beside the cases: units, and calls on one element.
-
-    Each is named once, after the first case that it is of.
-    """
-    labels: dict[Launch, str] = {}
-    for case in pending:
-        for number, work in enumerate(case.bare, 1):
-            name = case.name
-            if len(case.bare) > 1:
-                name += f" {number} of {len(case.bare)}"
-            launches = {"as one unit": work.unit}
-            if work.calls:
-                launches["on one element"] = work.calls.launch
-                launches["on one element, as one unit"] = work.calls.unit
-            for description, launch in launches.items():
-                if launch is not None:
-                    labels.setdefault(launch, f"{name}, {description}")
-    return labels

@@ -32,7 +32,8 @@ from backends import Array, Backend, Device
 from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
-from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial, Work
+from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
+from parallel_core.experiments.runner.work import Work
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
 from parallel_core.training.step import get_params
 

@@ -32,7 +32,8 @@ import numpy as np
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import (Metric)
 from parallel_core.experiments.runner.parameters import Parameter
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.work import Work
 
 
 LENGTH = Parameter("Elements of a vector.", minimum=2)

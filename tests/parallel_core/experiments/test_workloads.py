@@ -19,7 +19,8 @@ from backends import Backend
 from parallel_core.experiments import EXPERIMENTS, copying, probing, workloads
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.parameters import Chosen, choose
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.work import Work
 from tests.parallel_core.experiments.runner.pretended import case
 from tests.parallel_core.experiments.small import small
 

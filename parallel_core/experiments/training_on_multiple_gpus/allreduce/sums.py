@@ -23,7 +23,8 @@ import numpy as np
 from backends import Array, Backend
 from backends.arrays import row_ranges
 from parallel_core.experiments.runner.formulas import ratio
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.work import Work
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as ways
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidths import (
     PLAIN_COPY,
