@@ -158,6 +158,9 @@ def _contradictions(
     Nothing is gained that way by devices that take turns. Devices that work at the same time may
     gain nothing, as two threads of one core do, unless the recorded repetition was faster.
     """
+    if result.backend["engine"] == "sync":
+        # Without a queue a gain is of parts that were slower in isolation.
+        return []
     sentences = []
     for count in counts:
         if not count.at_once or count.name not in result.counts:

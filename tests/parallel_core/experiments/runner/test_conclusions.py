@@ -272,6 +272,8 @@ def test_a_count_that_the_clock_contradicts_is_no_answer(
     timed = trial(PART, whole)
     timed.counts = {"at_once": Counted(seen, 10, "a test", (seen,), running=1.0)}
     timed.faster_if_recorded = {"at_once"} if faster else set()
+    # Without a queue nothing is contradicted.
+    timed.backend.engine = "async"  # type: ignore[misc]
     timed.described["environment"] = {"usable_cores": 2.0}
     result = conclude("any", timed, (GAIN,), (ALWAYS,), counts=(AT_ONCE,))
     assert result.problems is not is_valid
