@@ -49,6 +49,7 @@ CELLS_OF_COVERAGE, QUICK_CELLS_OF_COVERAGE = 5000, 100
 """
 CELLS_OF_TRUTH = 100_000
 CELL = Cell("parallel", "synthetic", "async")
+BACKEND = {"name": CELL.backend, "engine": CELL.engine}
 EXPERIMENT = EXPERIMENTS[CELL.experiment]
 Counts: TypeAlias = dict[str, Any]
 """What a file holds of a kind of cells: its name, its number of cells or comparisons, and what was
@@ -144,7 +145,7 @@ def processes(
         times = repetitions(generator, noise, seconds * np.exp(off))
         bare_times = repetitions(generator, noise, bare_seconds * np.exp(off))
         case = Case(EXPERIMENT.case, times, times, bare_seconds=bare_times)
-        results.append(Result(CELL.experiment, {}, {}, (case,), {}, {}, "", environment={}))
+        results.append(Result(CELL.experiment, BACKEND, {}, (case,), {}, {}, "", environment={}))
     return CellResults(CELL, tuple(results))
 
 

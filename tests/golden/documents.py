@@ -208,7 +208,7 @@ def profile_keys() -> str:
 DOCUMENTS: Mapping[str, Callable[[], str]] = {
     **{
         f"trace-{name.partition('/')[2].partition('.')[0] or name}.txt": partial(trace_text, name)
-        for name in ("slowed/gathered_ahead.json.gz", "linked/ddp.json.gz", "two_gpus")
+        for name in ("not_hidden/late_flat.json.gz", "linked/ddp.json.gz", "two_gpus")
     },
     "trace-stream_wait.json": partial(trace_json, "linked/stream_wait.json.gz"),
     "trace-no_no_sync.json": partial(trace_json, "not_hidden/no_no_sync.json.gz"),

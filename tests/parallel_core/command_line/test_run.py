@@ -4,7 +4,6 @@ it in processes.
 
 import gzip
 import json
-import re
 import resource
 import shlex
 import socket
@@ -32,7 +31,7 @@ PARALLEL = ("run", "parallel", "--size", "64")
 SMALL = (*PARALLEL, "--device-kind", "cpu", "--rounds", "2")
 
 
-def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
+def test_a_run_leaves_a_trace_and_a_picture_and_tells_what_the_profiler_recorded(
     framework_name: str, tmp_path: Path, require: Callable[[str], None], program: RunProgram
 ) -> None:
     require(framework_name)
@@ -57,16 +56,6 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
         "Under the profiler it took",
     ):
         assert text in done.stdout, text
-    assert re.search("trace +clock +noise", done.stdout)
-    # The answer comes first, and has a sentence of the trace if there is a verdict.
-    answer = " ".join(done.stdout.split())
-    assert "What would change it: " in answer
-    # Of so little work the profiler may take most of the time.
-    told = (
-        "By the trace of “on all together” " in answer
-        or "The trace of “on all together” says nothing" in answer
-    )
-    assert told == ("No verdict" not in answer and "By the clock nothing is known" not in answer)
     found = read_timeline(trace)
     assert [case.name for case in found.cases] == [
         "on cpu:1 alone",

@@ -207,7 +207,7 @@ def test_the_price_of_overlap_is_measured_where_there_is_a_queue(
 def trial(monkeypatch: pytest.MonkeyPatch) -> Trial:
     """A trial whose works return how long they took, of which control returned after half."""
 
-    def measure(_: object, launch: Callable[[], Any], __: object = None) -> tuple[float, float]:
+    def measure(_: object, launch: Callable[[], Any], *__: object) -> tuple[float, float]:
         returned = launch()
         seconds = sum(returned) if isinstance(returned, list) else returned
         return seconds / 2, seconds

@@ -106,14 +106,14 @@ def test_parts_of_a_difference_add_up_to_it() -> None:
     assert headings == (
         "difference",
         "operations",
-        "issuing",
-        "unhidden copies",
+        "launching",
+        "copying",
         "waiting",
         "together",
     )
     ((sides, *parts),) = rows
     operations, _, copies, waiting, together = (part.partition(" (")[0] for part in parts)
-    assert sides == "torch async against mxnet async"
+    assert sides == "PyTorch against MXNet"
     assert (operations, copies, waiting, together) == ("300 ms", "", "200 ms", "500 ms")
 
 

@@ -42,7 +42,6 @@ def test_async_answers_all_its_questions(backend: Backend) -> None:
         "dispatch_fraction",
         "wait_fraction",
         "t2_over_t1",
-        "measured_over_predicted",
     }
     cases = {case.name: case for case in result.cases}
     assert set(cases) == {

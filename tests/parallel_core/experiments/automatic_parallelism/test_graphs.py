@@ -26,6 +26,7 @@ from parallel_core.experiments.automatic_parallelism import (
 )
 from parallel_core.experiments.automatic_parallelism.graph import mlp
 from parallel_core.experiments.runner import declaration
+from parallel_core.experiments.runner.counting import CountsOfRun
 from parallel_core.experiments.runner.formulas import Times
 from parallel_core.experiments.runner.tallies import Repetition, repetition_of
 from parallel_core.experiments.runner.trial import Trial
@@ -229,7 +230,9 @@ def test_a_broken_dependency_in_any_repetition_makes_the_result_invalid(
     experiment = EXPERIMENTS["dependencies"]
     broken = experiment.counts[0]
     broken_once = Counted(0, 12, "the test", (0, 0, 3))
-    monkeypatch.setattr(declaration, "record_counts", lambda *_: {broken.name: broken_once})
+    recorded = CountsOfRun({broken.name: broken_once}, [], [], frozenset())
+    monkeypatch.setattr(declaration, "witness_for", lambda _: "the test")
+    monkeypatch.setattr(declaration, "record_counts", lambda *_: recorded)
     result = experiment.run(backend, size=16, rounds=2, budget=600.0)
     assert any(problem.startswith("3 of 12 ") for problem in result.problems)
     assert not result.has_verdict

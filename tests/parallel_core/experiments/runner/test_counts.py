@@ -171,8 +171,8 @@ def test_of_copies_that_are_missing_nothing_is_counted() -> None:
     touching = [copy(30, 31), copy(31, 32), copy(32, 33), copy(33, 34)]
     # Each result is copied twice, and the last one does not count.
     assert copied_beside_computation(repetition(*computed, *beside, *touching)) == (1, 2)
-    two_lacking = repetition(*computed, *beside, touching[0])
-    assert copied_beside_computation(two_lacking).of == 0
+    one_lacking = repetition(*computed, *beside, *touching[1:])
+    assert copied_beside_computation(one_lacking).of == 0
     assert copied_beside_computation(repetition(*computed)).of == 0
 
 
