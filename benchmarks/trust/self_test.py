@@ -49,7 +49,7 @@ CELLS_OF_COVERAGE, QUICK_CELLS_OF_COVERAGE = 5000, 100
 """
 CELLS_OF_TRUTH = 100_000
 CELL = Cell("parallel", "synthetic", "async")
-BACKEND = {"name": CELL.backend, "engine": CELL.engine}
+BACKEND = {"name": CELL.backend, "engine": CELL.engine, "scheduler": ""}
 EXPERIMENT = EXPERIMENTS[CELL.experiment]
 Counts: TypeAlias = dict[str, Any]
 """What a file holds of a kind of cells: its name, its number of cells or comparisons, and what was
