@@ -30,6 +30,8 @@ QUEUED, NOT_QUEUED = 0.2, 0.8
 """The shares of the time until all was done up to which, and from which on, control returned early
 and late.
 """
+MARKING_SECONDS = 5e-4
+"""The seconds by which marks lengthen a launch, at most, on a busy machine."""
 FASTER = 0.65
 """The share of the time of unrecorded repetitions below which recorded ones are faster; a profiler
 makes none faster.
@@ -166,12 +168,18 @@ def behaves_otherwise(recorded: Recorded, timed_shares: list[float], queues: boo
 
     Empty if they do not, or if that is open. `timed_shares` are the shares of the time after which
     control returned in the timed rounds, and `queues` says that a queue was counted in the recorded
-    repetitions. A profiler can make launching longer, but makes no queue.
+    repetitions. A profiler makes no queue, but its marks make launching longer: so long that nothing
+    is left to do when control returns, if operations are short.
     """
     shares = [_share_until_return(timing) for timing in recorded.timings]
     unrecorded = [*timed_shares, _share_until_return(recorded.unrecorded)]
     is_queued_only_here = queues and max(shares) < QUEUED and min(unrecorded) > NOT_QUEUED
-    is_queued_only_there = not queues and min(shares) > NOT_QUEUED and max(unrecorded) < QUEUED
+    is_queued_only_there = (
+        not queues
+        and min(shares) > NOT_QUEUED
+        and max(unrecorded) < QUEUED
+        and _launching_takes_longer(recorded)
+    )
     if not is_queued_only_here and not is_queued_only_there:
         return ""
     here, there = percent(max(shares)), percent(min(unrecorded))
@@ -179,6 +187,16 @@ def behaves_otherwise(recorded: Recorded, timed_shares: list[float], queues: boo
         "the recorded repetition behaves otherwise than the timed ones, so neither can be "
         f"trusted: control returned after {here} of its time, and after {there} of theirs"
     )
+
+
+def _launching_takes_longer(recorded: Recorded) -> bool:
+    """Return whether launching takes longer in all recorded repetitions than marks explain."""
+    unrecorded_return, _ = recorded.unrecorded
+    for repetition in recorded.repetitions:
+        returned, _ = repetition.timing
+        if returned - unrecorded_return < MARKING_SECONDS * len(repetition.launches):
+            return False
+    return True
 
 
 def _share_until_return(timing: Timing) -> float:
