@@ -168,8 +168,8 @@ def behaves_otherwise(recorded: Recorded, timed_shares: list[float], queues: boo
 
     Empty if they do not, or if that is open. `timed_shares` are the shares of the time after which
     control returned in the timed rounds, and `queues` says that a queue was counted in the recorded
-    repetitions. A profiler makes no queue, but its marks make launching longer: so long that nothing
-    is left to do when control returns, if operations are short.
+    repetitions. A profiler makes no queue, but its marks make launching longer: so long, if
+    operations are short, that nothing is left to do when control returns.
     """
     shares = [_share_until_return(timing) for timing in recorded.timings]
     unrecorded = [*timed_shares, _share_until_return(recorded.unrecorded)]
