@@ -102,12 +102,12 @@ def ran(engine: type[Engine], experiment: str = "parallel", **options: Any) -> R
 
 def test_operations_that_wait_for_each_other_inside_do_not_work_at_the_same_time() -> None:
     count = EXPERIMENTS["parallel"].counts[0]
-    locked = ran(LockInside, size=900)
+    locked = ran(LockInside, size=700)
     # They are in progress together, which is all that their order shows.
     assert locked.counts[count.name].count >= 20
     # On a machine with one core, or with much other work, threads that wait cannot be told.
     assert locked.bands[count.name] in ("waited-inside", "in-progress", "one-core")
-    free = ran(solution.MyEngine, size=900)
+    free = ran(solution.MyEngine, size=700)
     assert free.bands[count.name] in ("parallel", "in-progress", "one-core")
 
 
