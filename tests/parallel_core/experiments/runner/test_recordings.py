@@ -78,7 +78,7 @@ QUEUED, AT_ONCE = (0.01, 1.0), (0.99, 1.0)
         (AT_ONCE, AT_ONCE, False, False),
         (QUEUED, AT_ONCE, True, True),
         (AT_ONCE, QUEUED, False, True),
-        # Marks make launching longer: the order shows that there is a queue, or operations are short.
+        # Marks make launching longer: the order shows a queue, or operations are short.
         (AT_ONCE, QUEUED, True, False),
         ((0.00099, 0.001), (0.0001, 0.001), False, False),
         (QUEUED, (0.5, 1.0), True, False),
