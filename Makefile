@@ -40,7 +40,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo tools check test test-long conformance test-cu112 test-jax test-matrix bench gpu notebooks docs translations lint clean
 
-# Four minutes, on a slow machine too. It needs the frameworks alone; all else needs the tools as well.
+# Two minutes, four on a slow machine. It needs the frameworks alone; all else needs the tools as well.
 demo: $(READY) $(APART)
 	$(BIN)/parallel-core compare --quick --backends $(COMPARED)
 
