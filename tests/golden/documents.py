@@ -200,7 +200,7 @@ def profile_keys() -> str:
         program = (sys.executable, "-c", PROGRAM_OF_TWO_RANKS, *traces)
         output_of("profile", "--output", folder, "--json", path, "--", *program)
         document = json.loads(path.read_text())
-    # Which of the machine's figures are null, and what its load may explain, depends on the machine.
+    # Which figures of the machine are null, and what its load may explain, depends on it.
     del document["load"], document["unhidden"]
     return keys_and_types(document)
 
