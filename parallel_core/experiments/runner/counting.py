@@ -206,8 +206,8 @@ class _Counting:
     def problems(self, timed: Case | None) -> list[str]:
         """Say what is wrong with the engine: an early wait, or other work while it is watched."""
         problems = [self.early]
-        if self.tallies and self.band in (self.count.bands[0], self.count.bands[-1]):
-            queues = self.band == self.count.bands[-1]
+        if self.tallies:
+            queues = self.band != self.count.bands[0]
             shares = []
             if timed is not None:
                 pairs = zip(timed.dispatch_seconds, timed.seconds, strict=True)
