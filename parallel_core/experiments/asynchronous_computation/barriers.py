@@ -244,6 +244,7 @@ LEFT = Count(
     "multiplications were not done when the wait returned",
     case=named(WAIT, 64, SAME),
     tally=unfinished_after_wait_for_one,
+    awaits_one=True,
     metric=SELECTIVE.name,
     title="Left when a wait ends",
     bands=(

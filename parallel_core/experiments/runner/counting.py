@@ -141,7 +141,8 @@ class _Counting:
         """Add the tallies of repetitions, unless a recording lacks the things to count."""
         self.recorded.append(recorded)
         for repetition in recorded.repetitions:
-            self.early = self.early or early_wait(repetition, ends_are_exact)
+            early = early_wait(repetition, ends_are_exact, self.count.awaits_one)
+            self.early = self.early or early
             lacking = missing(repetition)
             tally = self.tally(repetition)
             if lacking or not tally.of:

@@ -61,6 +61,8 @@ class Count:
     """Whether it compares operations that are in progress, which may wait for each other or for a
     core: work at the same time is said only if threads ran meanwhile, or the clock shows it.
     """
+    awaits_one: bool = False
+    """Whether its case waits for one result of those that it launches, so that one is done then."""
     metric: str = ""
     """The name of the metric that answers the same question by the clock."""
     title: str = ""

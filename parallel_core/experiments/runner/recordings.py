@@ -130,7 +130,7 @@ def missing(repetition: Repetition) -> str:
     return ""
 
 
-def early_wait(repetition: Repetition, ends_are_exact: bool) -> str:
+def early_wait(repetition: Repetition, ends_are_exact: bool, awaits_one: bool = True) -> str:
     """Say which wait returned before the work was done; empty if none did.
 
         launches  |-| |-|
@@ -139,7 +139,8 @@ def early_wait(repetition: Repetition, ends_are_exact: bool) -> str:
 
     This is order and not time, so no load brings it about. If a profiler may write the end of an
     operation after the engine knows of it (`ends_are_exact` is false), only what begins after the
-    wait is late. A wait for one result has returned early if nothing was done by then.
+    wait is late. A wait for one result has returned early if nothing was done by then; that is
+    asked only if the result is known to be of these operations (`awaits_one`).
     """
     for wait in repetition.waits:
         launched = [
@@ -153,7 +154,7 @@ def early_wait(repetition: Repetition, ends_are_exact: bool) -> str:
                 "waitall returned before the work was done: "
                 f"{len(late)} of {len(launched)} operations were not"
             )
-        if launched and len(late) == len(launched):
+        if awaits_one and launched and len(late) == len(launched):
             return f"wait returned before any of {len(launched)} operations was done"
     return ""
 
