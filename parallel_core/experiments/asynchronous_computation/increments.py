@@ -1,5 +1,4 @@
-"""Increments of an array: the time of ten thousand, the cost model that predicts it, and the memory
-of queued ones.
+"""Increments of an array: their time, the cost model that predicts it, the memory of queued ones.
 
 Book: Dive into Deep Learning, "Asynchronous Computation": with t1 to issue an operation, t2 to
 compute it and t3 to report its result, n operations that are waited for once take t1 + n · t2 + t3,
