@@ -43,8 +43,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import isfunction
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
@@ -295,7 +294,7 @@ VERBS = tuple(
 class DelegatingBackend:
     """A backend around another one, `inner`. Abstract.
 
-    Attributes that a derived class does not define are those of the inner backend. Nothing is
+    What the protocol has and a derived class does not define is the inner backend's. Nothing is
     called in between: `launch`, say, is the inner backend's own, or what stands in its place by
     then.
     """
@@ -303,14 +302,11 @@ class DelegatingBackend:
     def __init__(self, inner: Backend) -> None:
         self.inner = inner
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-
-for _name in (*Backend.__annotations__, *vars(Backend)):
-    if not _name.startswith("_"):
-        setattr(DelegatingBackend, _name, property(attrgetter(f"inner.{_name}")))
+    def __getattr__(self, name: str) -> Any:
+        # Whatever else the inner backend has, such as a way to watch it, is true of it alone.
+        if name in Backend.__annotations__ or name in vars(Backend):
+            return getattr(self.inner, name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
 
 @dataclass(frozen=True)

@@ -139,8 +139,8 @@ class PartClock:
     def __init__(self, trial: Trial, parts: Mapping[str, Sequence[Work]]) -> None:
         self._trial = trial
         self._parts = parts
-        self._core_seconds: dict[str, dict[float, float]] = {name: {} for name in parts}
-        """By part, the seconds on the cores in each timing, by the seconds that the timing took."""
+        self._rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in parts}
+        """By part and timing, the seconds that it took and those on the cores."""
 
     def take(self, name: str) -> Timing:
         """Time the works of a part together."""
@@ -148,7 +148,7 @@ class PartClock:
         works = self._parts[name]
         timing = measure(self._trial.backend, lambda: [work.launch() for work in works])
         _, seconds = timing
-        self._core_seconds[name][seconds] = process_time() - before
+        self._rounds[name].append((seconds, process_time() - before))
         return timing
 
     def core_seconds(self, cases: Mapping[str, Case]) -> float:
@@ -157,8 +157,9 @@ class PartClock:
         They are those of the rounds that the cases kept.
         """
         total = 0.0
-        for name, by_seconds in self._core_seconds.items():
-            total += median(by_seconds[seconds] for seconds in cases[name].seconds)
+        for name, rounds in self._rounds.items():
+            kept_seconds = cases[name].seconds
+            total += median(on_cores for seconds, on_cores in rounds if seconds in kept_seconds)
         return total
 
 
