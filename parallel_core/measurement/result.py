@@ -43,6 +43,10 @@ class Answer:
 
     sentences: tuple[str, ...]
     would_change: str
+    code: str | None = None
+    """What a question of time is answered with; null if this run cannot tell, or for another
+    question, which `bands` answers.
+    """
 
 
 @dataclass(frozen=True)
@@ -162,8 +166,8 @@ class Result:
     """What answers the exercise's question: the explanation, what else belongs to it, and what
     would change it.
 
-    Under the key `answer` are `sentences` and `would_change`; it is null for an experiment that
-    gives none.
+    Under the key `answer` are `sentences`, `would_change` and `code`; it is null for an experiment
+    that gives none.
     """
     notes: tuple[str, ...] = ()
     """More sentences, one for each question that the experiment asks."""

@@ -231,7 +231,7 @@ EXPERIMENT = Experiment(
     ),
     counts=(UNFINISHED, increments.UNFINISHED, increments.MOST_UNFINISHED),
     answer=increments.once_or_each_time,
-    changes=WHEN_CONTROL_RETURNS,
+    changes=(LESS_NOISE, *WHEN_CONTROL_RETURNS),
     settings=OF_PRODUCTS,
     queued_case=TEN,
     drawn_case=TEN,

@@ -51,12 +51,12 @@ from parallel_core.experiments.asynchronous_computation.increments import (
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, with_queue
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, DirectAnswer, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.tallies import launched_behind_unfinished
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.workloads import geometric, incremented, increments, ones, size_up_to
-from parallel_core.measurement.confidence_intervals import Interval, decide
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
@@ -231,30 +231,36 @@ def disturbance(points: Sequence[Point], predicted: Point) -> float:
     return median(differences) if differences else 0.0
 
 
-def whether_it_predicts(result: Result) -> str:
+def whether_it_predicts(result: Result) -> DirectAnswer | None:
     """Say whether the book's formula predicts the time of an increment, where not, and why."""
     sizes = result.series.get("elements")
     if sizes is None:
-        return ""
+        return None
     measured, predicted = result.series["seconds measured"], result.series[f"seconds {BY_THE_BOOK}"]
     ratios = [time / by_book for time, by_book in zip(measured, predicted, strict=True)]
     errors = [abs(ratio - 1) for ratio in ratios]
     worst = max(range(len(sizes)), key=errors.__getitem__)
-    if errors[worst] <= GOOD_PREDICTION:
-        return (
+    good = [size for size, error in zip(sizes, errors, strict=True) if error <= GOOD_PREDICTION]
+    right = f"Within {percent(GOOD_PREDICTION)} it is right at {len(good)} of {len(sizes)} sizes"
+    rounds = min(len(case.seconds) for case in result.cases)
+    if rounds < FEWEST_FOR_A_VERDICT:
+        too_few = "one round cannot tell" if rounds == 1 else f"{rounds} rounds cannot tell"
+        return DirectAnswer(None, f"{right}; {too_few}.")
+    if len(good) == len(sizes):
+        return DirectAnswer(
+            "predicts",
             f"Yes: within ~{percent(errors[worst])} at every size from {sizes[0]:g} to "
-            f"{sizes[-1]:,.0f} elements."
+            f"{sizes[-1]:,.0f} elements.",
         )
     t2_over_t1 = result.interval(SMALLEST.name)
     because = ""
     if t2_over_t1 is not None and t2_over_t1.high < 1:
         because = ", because launching one (t1) takes longer than computing it (t2)"
-    good = [size for size, error in zip(sizes, errors, strict=True) if error <= GOOD_PREDICTION]
-    return (
+    return DirectAnswer(
+        "misses",
         f"No: at {sizes[worst]:,.0f} elements it predicts {seconds(predicted[worst])} for an "
         f"increment, and {seconds(measured[worst])} were measured (~{figure(ratios[worst])} times "
-        f"that){because}. Within {percent(GOOD_PREDICTION)} it is right at {len(good)} of "
-        f"{len(sizes)} sizes."
+        f"that){because}. {right}.",
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from backends import Array
 from parallel_core.experiments.runner.counts import Count
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, DirectAnswer, Metric
 from parallel_core.experiments.runner.tallies import (
     Repetition,
     Tally,
@@ -234,26 +234,30 @@ def steps_that_fit(model: CostModel, seconds: float) -> int:
     return max(100, min(10_000, steps))
 
 
-def once_or_each_time(result: Result) -> str:
+def once_or_each_time(result: Result) -> DirectAnswer | None:
     """Say whether waiting once is faster than each time, for how many increments, and why."""
     speedup = result.interval("async_speedup")
     if speedup is None or not isfinite(speedup.high):
-        return ""
+        return None
     steps = result.parameters["steps"]
     written = with_bounds(speedup)
     increments = f"{steps:,} increments of {ELEMENTS} elements"
     if steps != STEPS_OF_THE_BOOK:
         increments += f" (the book has {STEPS_OF_THE_BOOK:,})"
     if speedup.low > 1:
-        return (
+        return DirectAnswer(
+            "once",
             f"Once: {written} times as fast as each time, for {increments}, because Python waits 1 "
-            f"time in place of {steps:,}."
+            f"time in place of {steps:,}.",
         )
     if speedup.high < 1:
-        return f"Each time: waiting once is {written} times as fast, for {increments}."
-    return (
+        return DirectAnswer(
+            "each-time", f"Each time: waiting once is {written} times as fast, for {increments}."
+        )
+    return DirectAnswer(
+        None,
         f"Neither is shown to be faster: once is {written} times as fast as each time, for "
-        f"{increments}, so this run cannot tell."
+        f"{increments}, so this run cannot tell.",
     )
 
 

@@ -63,7 +63,7 @@ from parallel_core.experiments.runner.changes import (
 from parallel_core.experiments.runner.counts import write
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.formulas import Formula, Times, Values, median_of, ratio
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, DirectAnswer, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.tallies import Repetition, Tally
 from parallel_core.experiments.runner.trial import Trial
@@ -253,27 +253,27 @@ def lower_the_largest_bound(answered: Answered) -> str:
     return LOWER_BOUND[largest]
 
 
-def right_and_faster(result: Result) -> str:
+def right_and_faster(result: Result) -> DirectAnswer | None:
     """Say how many dependencies were broken, and whether the devices were faster than in turn."""
     speedup, broken = result.interval(SPEEDUP.name), result.counts.get(BROKEN.name)
     right = "" if broken is None else f"Right: {write(broken)} dependencies {BROKEN.counted}. "
     if speedup is None:
-        return right.rstrip()
+        return DirectAnswer(None, right.rstrip()) if right else None
     written = f"{with_bounds(speedup)} times as fast as one operation at a time"
     if speedup.low > 1:
-        return f"{right}Faster: {written}."
+        return DirectAnswer("faster", f"{right}Faster: {written}.")
     if speedup.high < 1:
-        return f"{right}Slower: {written}."
-    return f"{right}Faster or slower: {written}; this run cannot tell which."
+        return DirectAnswer("slower", f"{right}Slower: {written}.")
+    return DirectAnswer(None, f"{right}Faster or slower: {written}; this run cannot tell which.")
 
 
 CHANGES = (
     with_queue("operations that do not depend on each other should run at the same time"),
+    LESS_NOISE,
     Change(
         lambda answered: answered.is_in(BOUND_FRACTION.name, "near"),
         lower_the_largest_bound,
     ),
-    LESS_NOISE,
     Change(
         waits_in_order,
         "A second worker for each queue (--workers 2), which passes over what has to wait.",

@@ -44,6 +44,7 @@ from parallel_core.experiments.runner.formulas import median_of, ratio
 from parallel_core.experiments.runner.metrics import (
     LOWEST,
     Band,
+    DirectAnswer,
     Metric,
     bands_of_gain,
     gained_on_devices,
@@ -215,11 +216,11 @@ def crossing_size(
     return passes_one(sizes, speedups)
 
 
-def from_which_size(result: Result) -> str:
+def from_which_size(result: Result) -> DirectAnswer | None:
     """Say from which size on several devices are faster than one, and what they lose below it."""
     small = result.interval(SPEEDUP.name)
     if small is None:
-        return ""
+        return None
     largest_size = result.parameters["sizes"].rpartition(",")[2]
     devices = f"{len(result.backend['devices'])} devices"
     launching = result.interval(LAUNCHING.name)
@@ -230,17 +231,19 @@ def from_which_size(result: Result) -> str:
     crossing = result.metrics.get("crossing_size")
     if crossing is None:
         longer = Interval(1 / small.estimate, 1 / small.high, 1 / small.low)
-        return (
+        return DirectAnswer(
+            "no-size",
             f"At no size up to {largest_size} x {largest_size} for certain: {devices} took "
-            f"{with_bounds(longer)} times as long as one for small multiplications{because}."
+            f"{with_bounds(longer)} times as long as one for small multiplications{because}.",
         )
     largest, where = result.interval(LARGEST.name), result.metrics["largest_speedup_size"]
     assert largest is not None
     side = figure(crossing)
-    return (
+    return DirectAnswer(
+        "from-a-size",
         f"From ~{side} x {side} on: {devices} are {with_bounds(largest)} times as fast as one at "
         f"{where:g} x {where:g}. Small multiplications gain less: {with_bounds(small)} times up to "
-        f"{LARGEST_SMALL} x {LARGEST_SMALL}{because}."
+        f"{LARGEST_SMALL} x {LARGEST_SMALL}{because}.",
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backends.registry.variants import Variant, found_on
-from parallel_core.experiments.runner.metrics import Band
+from parallel_core.experiments.runner.metrics import Band, DirectAnswer
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import figure
 from parallel_core.system.machine import usable_cores
@@ -17,10 +17,13 @@ UNEQUAL = 2
 
 @dataclass(frozen=True)
 class Answered:
-    """A result with the answers of its metrics, as rules read it; noise may leave no answer."""
+    """A result with its direct answer and those of its metrics, as rules read it; noise may leave
+    no answer.
+    """
 
     result: Result
     answers: Mapping[str, Sequence[Band]]
+    direct: DirectAnswer | None = None
 
     def is_in(self, metric: str, *codes: str) -> bool:
         """Return whether a metric has answers, and all of them have one of the codes."""
@@ -43,7 +46,9 @@ class Answered:
 
     @property
     def is_open(self) -> bool:
-        """Whether the noise leaves the main metric open."""
+        """Whether the noise leaves the experiment's question open."""
+        if self.direct is not None:
+            return self.direct.code is None
         answers_of_main = next(iter(self.answers.values()), ())
         return not answers_of_main
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from parallel_core.experiments.runner.changes import Answered, Change, in_a_quiet_moment
 from parallel_core.experiments.runner.counts import Count, sentences_of
-from parallel_core.experiments.runner.metrics import Band, Metric, answers_of
+from parallel_core.experiments.runner.metrics import Band, DirectAnswer, Metric, answers_of
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.measurement.checks import about_excess, largest_of, why_impossible
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval
@@ -34,7 +34,7 @@ def conclude(
     changes: Sequence[Change],
     curves: Curves | None = None,
     counts: Sequence[Count] = (),
-    answers_directly: Callable[[Result], str] | None = None,
+    answers_directly: Callable[[Result], DirectAnswer | None] | None = None,
 ) -> Result:
     """Return the result of a trial; `answers_directly` answers the experiment's question from it.
 
@@ -205,7 +205,7 @@ def answer_of(
     changes: Sequence[Change],
     result: Result,
     counts: Sequence[Count] = (),
-    answers: Callable[[Result], str] | None = None,
+    answers_directly: Callable[[Result], DirectAnswer | None] | None = None,
 ) -> Answer:
     """Say what a result means, by its counts and metrics, and what would change the answer.
 
@@ -217,33 +217,40 @@ def answer_of(
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
     by_counts = sentences_of(counts, result)
     if result.disturbances:
-        sentences = _without_clock(by_counts, _no_clock(result), result, answers)
-        return Answer(sentences, in_a_quiet_moment(result))
-    direct = answers(result) if answers else ""
-    sentences = (direct, *by_counts, *_sentences_by_clock(metrics, counts, result))
-    # The clock may say again what answers the question.
-    sentences = tuple(dict.fromkeys(filter(None, sentences)))
+        return _without_clock(by_counts, result, answers_directly)
+    direct = answers_directly(result) if answers_directly else None
+    by_clock = _sentences_by_clock(metrics, counts, result)
+    sentences = _with_direct(direct, (*by_counts, *by_clock))
     if not sentences and _said(metrics, counts, result):
         sentences = (NOTHING,)
-    answered = Answered(result, answers_of(metrics, result))
-    return Answer(sentences, _what_would_change(changes, answered))
+    answered = Answered(result, answers_of(metrics, result), direct)
+    return Answer(sentences, _what_would_change(changes, answered), direct.code if direct else None)
 
 
 def _without_clock(
     by_counts: Sequence[str],
-    no_clock: Sequence[str],
     result: Result,
-    answers: Callable[[Result], str] | None,
-) -> tuple[str, ...]:
-    """Return the sentences on a result whose times mean nothing.
+    answers_directly: Callable[[Result], DirectAnswer | None] | None,
+) -> Answer:
+    """Return the answer of a result whose times mean nothing.
 
-    If the question is one of time, they begin with that, unless something else answers it.
+    If the question is one of time, it begins with that, unless something else answers it.
     """
-    if answers is None:
-        return (*by_counts, *no_clock)
+    no_clock, advice = _no_clock(result), in_a_quiet_moment(result)
+    if answers_directly is None:
+        return Answer((*by_counts, *no_clock), advice)
     no_times: Mapping[str, Any] = {"metrics": {}, "metric_intervals": {}, "series": {}}
-    direct = answers(replace(result, **no_times))
-    return (direct, *by_counts, *no_clock) if direct else (*no_clock, *by_counts)
+    direct = answers_directly(replace(result, **no_times))
+    if direct is None:
+        return Answer((*no_clock, *by_counts), advice)
+    return Answer(_with_direct(direct, (*by_counts, *no_clock)), advice, direct.code)
+
+
+def _with_direct(direct: DirectAnswer | None, others: Sequence[str]) -> tuple[str, ...]:
+    """Return all sentences, the direct answer's first; the clock may say the same again."""
+    if direct is None:
+        return tuple(others)
+    return (direct.sentence, *(other for other in others if other != direct.sentence))
 
 
 def _said(metrics: Sequence[Metric], counts: Sequence[Count], result: Result) -> list[Metric]:

@@ -16,7 +16,7 @@ from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
 from parallel_core.experiments.runner.counting import REPETITIONS, record_counts
 from parallel_core.experiments.runner.counts import Count
-from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.experiments.runner.metrics import DirectAnswer, Metric
 from parallel_core.experiments.runner.parameters import (
     TIMING,
     Chosen,
@@ -108,11 +108,11 @@ class Experiment:
     """The figures; the first one answers the question."""
     counts: tuple[Count, ...] = ()
     """The counts; the first one answers the question."""
-    answer: Callable[[Result], str] | None = None
-    """A function that answers a question of time from a result, in a sentence or two with figures.
+    answer: Callable[[Result], DirectAnswer | None] | None = None
+    """A function that answers a question of time from a result.
 
-    The result has no metrics and no series if its times cannot be believed; then the answer may be
-    empty.
+    The result has no metrics and no series if its times cannot be believed; then there may be no
+    answer.
     """
     changes: tuple[Change, ...] = ()
     """The rules on what would change the answer; the first one that applies is said."""

@@ -8,6 +8,7 @@ none if the figure may as well mean that there is no effect.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from parallel_core.experiments.runner.formulas import Formula, interval_of
 from parallel_core.measurement.confidence_intervals import (
@@ -262,14 +263,27 @@ def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> M
     return Metric(name, means=means, bands=bands)
 
 
-def answer_by(metric: Metric) -> Callable[[Result], str]:
+class DirectAnswer(NamedTuple):
+    """What answers a question of time: a code, which is None if this run cannot tell, and a
+    sentence or two with figures.
+    """
+
+    code: str | None
+    sentence: str
+
+
+def answer_by(metric: Metric) -> Callable[[Result], DirectAnswer | None]:
     """Return the function that answers an experiment's question by a metric's sentence."""
 
-    def sentence_on(result: Result) -> str:
+    def answer_on(result: Result) -> DirectAnswer | None:
         interval = result.interval(metric.name)
-        return "" if interval is None else metric.sentence(interval, result)
+        if interval is None:
+            return None
+        bands = metric.answers(interval, result)
+        code = bands[0].code if len(bands) == 1 else None
+        return DirectAnswer(code, metric.sentence(interval, result))
 
-    return sentence_on
+    return answer_on
 
 
 def answers_of(metrics: Sequence[Metric], result: Result) -> dict[str, tuple[Band, ...]]:

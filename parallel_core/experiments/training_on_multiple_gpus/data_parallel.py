@@ -33,7 +33,7 @@ from backends.process_groups import GroupedBackend
 from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, DirectAnswer, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.one_device import (
@@ -252,11 +252,11 @@ PRICE = replace(
 )
 
 
-def how_fast_and_whether_equal(result: Result) -> str:
+def how_fast_and_whether_equal(result: Result) -> DirectAnswer | None:
     """Say how fast the training was, beside one device, and whether its losses show something."""
     speed, gain = result.interval(SPEED.name), result.interval(SPEEDUP.name)
     if speed is None or gain is None:
-        return ""
+        return None
     devices = len(result.backend["devices"])
     losses = result.series["loss"]
     fell = 1 - losses[-1] / losses[0]
@@ -265,8 +265,11 @@ def how_fast_and_whether_equal(result: Result) -> str:
         f"fast as one. The loss went from {losses[0]:.3f} to {losses[-1]:.3f}"
     )
     if fell < MOVED:
-        return f"{sentence}: it hardly moved, so equal losses show little (--epochs 10 trains)."
-    return f"{sentence}."
+        return DirectAnswer(
+            "hardly-moved",
+            f"{sentence}: it hardly moved, so equal losses show little (--epochs 10 trains).",
+        )
+    return DirectAnswer("moved", f"{sentence}.")
 
 
 def extent(_: Backend, data: Dataset, settings: Settings, **__: object) -> tuple[int, int]:

@@ -45,7 +45,7 @@ from parallel_core.experiments.runner.changes import (
 )
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, speed
+from parallel_core.experiments.runner.metrics import LOWEST, Band, DirectAnswer, Metric, speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.tallies import computed_beside_another_device
 from parallel_core.experiments.runner.trial import Trial
@@ -137,12 +137,12 @@ ADDED = Count(
 )
 
 
-def fastest_at_each_size(result: Result) -> str:
+def fastest_at_each_size(result: Result) -> DirectAnswer | None:
     """Say up to which size which algorithm is the fastest, and what the framework's own one is."""
     speeds = labelled(result.series, bandwidths.ALGBW)
     speeds.pop(bandwidths.PLAIN_COPY, None)
     if not {"star", "native"} <= speeds.keys():
-        return ""
+        return None
     winners = []
     for row, size in enumerate(result.series["bytes"]):
         fastest, second = sorted(speeds, key=lambda name: -speeds[name][row])[:2]
@@ -155,10 +155,11 @@ def fastest_at_each_size(result: Result) -> str:
         parts.append(f"{span} {name}")
     star = speeds["star"][-1]
     others = [f"{name} ~{figure(speeds[name][-1] / star)}" for name in speeds if name != "star"]
-    return (
+    return DirectAnswer(
+        "by-size",
         f"By the size of a vector: {', '.join(parts)}; clear is {percent(CLEARLY_FASTER - 1)} "
         f"faster than the next. At {winners[-1][1]}, as multiples of star's speed: "
-        f"{', '.join(others)}; native is the framework's own."
+        f"{', '.join(others)}; native is the framework's own.",
     )
 
 
