@@ -52,6 +52,7 @@ def test_every_exercise_stands_on_a_page_with_the_command_that_the_list_names() 
         pages.append(page)
         words, listed = commands(page)[0], exercise.options.split()
         assert words[:2] == ["run", experiment.name]
+        assert PAGES[page].startswith(f"# {experiment.question}\n")
         # A file on the page stands for FILE in the list.
         assert [word for word in listed if not word.startswith("FILE")] == [
             word for word in words if word in listed
