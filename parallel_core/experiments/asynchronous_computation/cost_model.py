@@ -56,7 +56,7 @@ from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.tallies import launched_behind_unfinished
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.workloads import geometric, incremented, increments, ones, size_up_to
-from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, decide
+from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
@@ -242,10 +242,6 @@ def whether_it_predicts(result: Result) -> DirectAnswer | None:
     worst = max(range(len(sizes)), key=errors.__getitem__)
     good = [size for size, error in zip(sizes, errors, strict=True) if error <= GOOD_PREDICTION]
     right = f"Within {percent(GOOD_PREDICTION)} it is right at {len(good)} of {len(sizes)} sizes"
-    rounds = min(len(case.seconds) for case in result.cases)
-    if rounds < FEWEST_FOR_A_VERDICT:
-        too_few = "one round cannot tell" if rounds == 1 else f"{rounds} rounds cannot tell"
-        return DirectAnswer(None, f"{right}; {too_few}.")
     if len(good) == len(sizes):
         return DirectAnswer(
             "predicts",

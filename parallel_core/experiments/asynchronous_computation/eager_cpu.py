@@ -201,7 +201,7 @@ UNFINISHED_BY_ENGINE = tuple(
     replace(
         UNFINISHED,
         name=f"torch_{engine}_{UNFINISHED.name}",
-        counted=f"with {whose}",
+        counted=f"results of {whose} were not there when their calls had returned",
         case="",
         tally=None,
         metric=metric.name,

@@ -60,10 +60,9 @@ from parallel_core.experiments.runner.changes import (
     larger,
     with_queue,
 )
-from parallel_core.experiments.runner.counts import write
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.formulas import Formula, Times, Values, median_of, ratio
-from parallel_core.experiments.runner.metrics import LOWEST, Band, DirectAnswer, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.tallies import Repetition, Tally
 from parallel_core.experiments.runner.trial import Trial
@@ -74,8 +73,6 @@ from parallel_core.experiments.workloads import (
     size_for,
     units_of_step,
 )
-from parallel_core.measurement.confidence_intervals import with_bounds
-from parallel_core.measurement.result import Result
 from parallel_core.measurement.task_graph import (
     Bounds,
     Task,
@@ -220,10 +217,11 @@ BOUND_FRACTION = Metric(
 )
 SPEEDUP = Metric(
     "speedup",
+    means="how many times as fast all tasks are without waits in between: 1 is no gain",
     bands=(
-        Band(LOWEST, "cost", "Launching without waits in between cost time"),
-        Band(0.9, "no-difference", "Launching without waits in between made little difference"),
-        Band(1.1, "paid", "Launching without waits in between paid"),
+        Band(LOWEST, "cost", "Slower than one task at a time"),
+        Band(0.9, "no-difference", "About as fast as one task at a time"),
+        Band(1.1, "paid", "Faster than one task at a time"),
     ),
 )
 LOWER_BOUND = {
@@ -253,20 +251,6 @@ def lower_the_largest_bound(answered: Answered) -> str:
     return LOWER_BOUND[largest]
 
 
-def right_and_faster(result: Result) -> DirectAnswer | None:
-    """Say how many dependencies were broken, and whether the devices were faster than in turn."""
-    speedup, broken = result.interval(SPEEDUP.name), result.counts.get(BROKEN.name)
-    right = "" if broken is None else f"Right: {write(broken)} dependencies {BROKEN.counted}. "
-    if speedup is None:
-        return DirectAnswer(None, right.rstrip()) if right else None
-    written = f"{with_bounds(speedup)} times as fast as one operation at a time"
-    if speedup.low > 1:
-        return DirectAnswer("faster", f"{right}Faster: {written}.")
-    if speedup.high < 1:
-        return DirectAnswer("slower", f"{right}Slower: {written}.")
-    return DirectAnswer(None, f"{right}Faster or slower: {written}; this run cannot tell which.")
-
-
 CHANGES = (
     with_queue("operations that do not depend on each other should run at the same time"),
     LESS_NOISE,
@@ -290,12 +274,11 @@ EXPERIMENT = Experiment(
     exercises=(Exercise(5, "Are tasks with complex dependencies right, and faster in parallel?"),),
     program=program,
     case=DIAMOND + FREE,
-    metrics=(BOUND_FRACTION, RANDOM, SPEEDUP),
+    metrics=(SPEEDUP, BOUND_FRACTION, RANDOM),
     counts=(
         replace(BROKEN, case=DIAMOND + FREE, tally=broken_in_diamonds),
         replace(BESIDE, case=DIAMOND + FREE, metric=SPEEDUP.name),
     ),
-    answer=right_and_faster,
     changes=(*CHANGES, larger("size", "Larger matrices", "handing operations over matters less")),
     settings=OF_COPIES,
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},

@@ -124,8 +124,8 @@ BROKEN = Count(
     "broken_dependencies",
     "were broken",
     bands=(
-        Band(LOWEST, "kept", "All dependencies between tasks were kept"),
-        Band(ANY, "broken", "Dependencies between tasks were broken"),
+        Band(LOWEST, "kept", "Right, all dependencies between tasks were kept"),
+        Band(ANY, "broken", "Wrong, dependencies between tasks were broken"),
     ),
     error="dependencies were broken: a task began before one that it depends on had ended",
 )

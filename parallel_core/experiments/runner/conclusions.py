@@ -7,7 +7,13 @@ from typing import Any
 
 from parallel_core.experiments.runner.changes import Answered, Change, in_a_quiet_moment
 from parallel_core.experiments.runner.counts import Count, sentences_of
-from parallel_core.experiments.runner.metrics import Band, DirectAnswer, Metric, answers_of
+from parallel_core.experiments.runner.metrics import (
+    CANNOT_TELL,
+    Band,
+    DirectAnswer,
+    Metric,
+    answers_of,
+)
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.measurement.checks import about_excess, largest_of, why_impossible
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval
@@ -54,8 +60,11 @@ def conclude(
         assert result.machine_watch is not None
         busy = BUSY.format(percent(result.machine_watch.taken_share))
         result = replace(result, disturbances=(busy,))
+    rounds_missing = _rounds_missing(trial)
+    if rounds_missing and answers_directly:
+        answers_directly = _cannot_tell
     answer = answer_of(metrics, changes, result, counts, answers_directly)
-    notes = (*trial.uncounted, *_rounds_missing(trial))
+    notes = (*trial.uncounted, *rounds_missing)
     if result.has_verdict:
         notes = (*trial.notes, *excesses, *notes)
     explanation = answer.sentences[0] if answer.sentences else ""
@@ -217,7 +226,10 @@ def answer_of(
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
     by_counts = sentences_of(counts, result)
     if result.disturbances:
-        return _without_clock(by_counts, result, answers_directly)
+        no_clock = _no_clock(result)
+        # What answers a question of time comes first, and so does that nothing does.
+        sentences = (*no_clock, *by_counts) if answers_directly else (*by_counts, *no_clock)
+        return Answer(sentences, in_a_quiet_moment(result))
     direct = answers_directly(result) if answers_directly else None
     by_clock = _sentences_by_clock(metrics, counts, result)
     sentences = _with_direct(direct, (*by_counts, *by_clock))
@@ -227,23 +239,9 @@ def answer_of(
     return Answer(sentences, _what_would_change(changes, answered), direct.code if direct else None)
 
 
-def _without_clock(
-    by_counts: Sequence[str],
-    result: Result,
-    answers_directly: Callable[[Result], DirectAnswer | None] | None,
-) -> Answer:
-    """Return the answer of a result whose times mean nothing.
-
-    If the question is one of time, it begins with that, unless something else answers it.
-    """
-    no_clock, advice = _no_clock(result), in_a_quiet_moment(result)
-    if answers_directly is None:
-        return Answer((*by_counts, *no_clock), advice)
-    no_times: Mapping[str, Any] = {"metrics": {}, "metric_intervals": {}, "series": {}}
-    direct = answers_directly(replace(result, **no_times))
-    if direct is None:
-        return Answer((*no_clock, *by_counts), advice)
-    return Answer(_with_direct(direct, (*by_counts, *no_clock)), advice, direct.code)
+def _cannot_tell(_: Result) -> DirectAnswer:
+    """Say that no question of time is answered by so few rounds; a note says how many they are."""
+    return DirectAnswer(None, f"{CANNOT_TELL}: it has too few rounds.")
 
 
 def _with_direct(direct: DirectAnswer | None, others: Sequence[str]) -> tuple[str, ...]:

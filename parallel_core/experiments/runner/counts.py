@@ -26,12 +26,14 @@ RUNNING = 0.8
 not wait for each other: it is 1 beside other programs too, and 0.5 to 0.7 with a lock.
 """
 ONE_CORE = Band(
-    LOWEST, "one-core", "On a core that they share, devices can only be in progress together"
+    LOWEST, "one-core", "On a core that they share, operations can only be in progress together"
 )
-WAITED_INSIDE = Band(
-    LOWEST, "waited-inside", "No, the devices waited for each other within their operations"
+WAITED_INSIDE = Band(LOWEST, "waited-inside", "No, operations waited for each other inside")
+IN_PROGRESS = Band(
+    LOWEST,
+    "in-progress",
+    "Operations were in progress together, and this run cannot tell whether they ran together",
 )
-IN_PROGRESS = Band(LOWEST, "in-progress", "Both devices had operations in progress")
 OF_OPERATIONS_IN_PROGRESS = (ONE_CORE, WAITED_INSIDE, IN_PROGRESS)
 """The meanings that replace others if operations were in progress, and may not have run."""
 

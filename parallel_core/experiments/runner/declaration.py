@@ -109,11 +109,7 @@ class Experiment:
     counts: tuple[Count, ...] = ()
     """The counts; the first one answers the question."""
     answer: Callable[[Result], DirectAnswer | None] | None = None
-    """A function that answers a question of time from a result.
-
-    The result has no metrics and no series if its times cannot be believed; then there may be no
-    answer.
-    """
+    """A function that answers a question of time from a result whose times can be believed."""
     changes: tuple[Change, ...] = ()
     """The rules on what would change the answer; the first one that applies is said."""
     usual_deviation: float = USUAL_DEVIATION

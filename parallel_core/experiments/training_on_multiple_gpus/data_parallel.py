@@ -260,9 +260,11 @@ def how_fast_and_whether_equal(result: Result) -> DirectAnswer | None:
     devices = len(result.backend["devices"])
     losses = result.series["loss"]
     fell = 1 - losses[-1] / losses[0]
+    is_open = gain.low < 1 < gain.high
+    faster_or_slower = " (this run cannot tell whether that is faster)" if is_open else ""
     sentence = (
         f"{with_bounds(speed)} images a second on {devices} devices, {with_bounds(gain)} times as "
-        f"fast as one. The loss went from {losses[0]:.3f} to {losses[-1]:.3f}"
+        f"fast as one{faster_or_slower}. The loss went from {losses[0]:.3f} to {losses[-1]:.3f}"
     )
     if fell < MOVED:
         return DirectAnswer(
