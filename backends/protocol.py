@@ -437,13 +437,20 @@ class BaseBackend:
 
     def refuse_after_fork(self) -> None:
         """Refuse every verb in a process that was forked from the one that loaded this backend."""
-        if not self.works_after_fork:
-            self._refuse_from_now_on(
-                BackendError,
-                f"{self.name} was loaded before this process was forked, and its threads stayed "
-                "behind: start processes by multiprocessing's 'spawn' method, or load the backend "
-                "in the child",
-            )
+        if self.works_after_fork:
+            return
+        message = (
+            f"{self.name} was loaded before this process was forked, and its threads stayed "
+            "behind: start processes by multiprocessing's 'spawn' method, or load the backend "
+            "in the child"
+        )
+        self._refuse_from_now_on(BackendError, message)
+        # A verb that was kept, `launch = backend.launch`, must find nothing to work with. What it
+        # used is kept elsewhere: a framework may not be able to free it here.
+        own = [name for name in vars(self) if name not in (*VERBS, *Backend.__annotations__)]
+        stayed_behind = {name: vars(self).pop(name) for name in own}
+        self.stayed_behind = stayed_behind
+        self.__class__ = type(self.name, (_StayedBehind,), {"message": message})
 
     def _refuse_from_now_on(self, error: type[BackendError], message: str) -> None:
         """Let every verb raise an error with this message from now on."""
@@ -457,6 +464,15 @@ class BaseBackend:
         """Return the line of an error's message that says what is wrong."""
         lines = message_of(error).strip().splitlines()
         return lines[0] if lines else "no reason given"
+
+
+class _StayedBehind:
+    """What is left of a backend in a forked child: what it says of itself."""
+
+    message: str
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise BackendError(self.message)
 
 
 def _refuse(error: type[BackendError], message: str, *_: object, **__: object) -> NoReturn:
