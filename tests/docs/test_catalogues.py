@@ -84,7 +84,9 @@ def markup(text: str) -> Counter[str]:
         if token.type in CODE:
             parts[f"code {token.content}"] += 1
         elif token.type in ("link_open", "image"):
-            parts[f"link {token.attrs.get('href', token.attrs.get('src'))}"] += 1
+            target = str(token.attrs.get("href", token.attrs.get("src")))
+            # What README's first part links to is a page of the site in translations.
+            parts[f"link {target.removeprefix('docs/')}"] += 1
         elif token.type in ("em_open", "strong_open"):
             parts[token.tag] += 1
     words = prose(text)

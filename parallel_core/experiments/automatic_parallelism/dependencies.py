@@ -217,7 +217,7 @@ BOUND_FRACTION = Metric(
 )
 SPEEDUP = Metric(
     "speedup",
-    means="how many times as fast all tasks are without waits in between: 1 is no gain",
+    means="the speed-up of all tasks without waits in between: 1 is no gain",
     bands=(
         Band(LOWEST, "cost", "Slower than one task at a time"),
         Band(0.9, "no-difference", "About as fast as one task at a time"),
