@@ -87,6 +87,12 @@ NO_KERNEL = (
 NO_FILE = "OSError: {}: cannot open shared object file: No such file or directory"
 
 
+def test_mxnet_on_arm_is_given_debian_s_libraries() -> None:
+    diagnosis = diagnose("mxnet", NO_FILE.format("libarmpl_lp64_mp.so"))
+    assert diagnosis is not None
+    assert "ln -s liblapacke.so.3 libarmpl_lp64_mp.so" in diagnosis.command
+
+
 @given(st.text())
 def test_what_is_not_known_is_not_explained(text: str) -> None:
     assert diagnose("mxnet", text) is None
