@@ -149,6 +149,7 @@ lint: $(LIGHT)/ready
 	$(LIGHT)/bin/ruff check .
 	$(LIGHT)/bin/ruff format --check .
 	$(LIGHT)/bin/mypy
+	$(LIGHT)/bin/mypy --platform darwin --cache-dir .mypy_cache/darwin
 
 clean:
 	rm -rf .venv $(LIGHT) $(CU112) $(JAX) $(MXNET) docs/_build
