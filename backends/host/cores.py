@@ -29,12 +29,13 @@ def processor_field(name: str) -> list[str]:
 
 
 def processor_name() -> str:
-    """Return the processor's name; of an ARM processor Linux says numbers alone.
+    """Return the processor's name, or the numbers that Linux gives an ARM processor instead.
 
     For example `aarch64, implementer 0x41, part 0xd0c`.
     """
-    for name in processor_field("model name"):
-        return name
+    names = processor_field("model name")
+    if names:
+        return names[0]
     description = [platform.processor() or platform.machine()]
     for field in ("implementer", "part"):
         numbers = processor_field(f"CPU {field}")
