@@ -40,9 +40,10 @@ _, CPU_ENVIRONMENT = separate_environment("mxnet", "on-cpu", "python3.11")
 """The command that makes an environment for MXNet's CPU build."""
 INSTALL = install_command(MXNET_CUDA_PACKAGE)
 ARM_LIBRARIES = (
-    "sudo apt-get install liblapacke libopenblas0-openmp && cd /usr/lib/aarch64-linux-gnu && "
-    "sudo ln -s liblapacke.so.3 libarmpl_lp64_mp.so && "
-    "sudo ln -s libm.so.6 libamath.so && sudo ln -s libm.so.6 libastring.so"
+    "sudo apt-get install liblapacke libopenblas0-openmp && "
+    "sudo ln -s liblapacke.so.3 /usr/lib/aarch64-linux-gnu/libarmpl_lp64_mp.so && "
+    "sudo ln -s libm.so.6 /usr/lib/aarch64-linux-gnu/libamath.so && "
+    "sudo ln -s libm.so.6 /usr/lib/aarch64-linux-gnu/libastring.so"
 )
 """The command that puts Debian's libraries in place of Arm's, whose functions have their names."""
 ABSENT = re.compile(r"(\S+): cannot open shared object file: No such file")
