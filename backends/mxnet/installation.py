@@ -163,6 +163,11 @@ KNOWN_FAILURES: KnownFailures = {
         ARM_LIBRARIES,
         "libraries-missing",
     ),
+    r"libgomp\.so\.1: cannot open shared object file": Diagnosis(
+        "MXNet needs GCC's OpenMP, which a small Debian lacks",
+        "sudo apt-get install libgomp1",
+        "libraries-missing",
+    ),
     r"(lib[\w.+-]+\.so[\d.]*): cannot open shared object file": _missing_library,
 }
 
