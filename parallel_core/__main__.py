@@ -16,13 +16,14 @@ def main() -> None:
     The status is 2 if another package `backends` would be imported.
     """
     spec = find_spec("backends")
-    other = Path(spec.origin).resolve().parent if spec is not None and spec.origin else None
-    if other not in (OURS, None):
-        sys.stderr.write(
-            f"parallel-core: Python finds {other} in place of parallel-core's own {OURS}: start "
-            "`parallel-core`, not `python -m parallel_core`, or work in another folder\n"
-        )
-        sys.exit(2)
+    if spec is not None and spec.origin is not None:
+        folder = Path(spec.origin).resolve().parent
+        if folder != OURS:
+            sys.stderr.write(
+                f"parallel-core: Python finds {folder} in place of parallel-core's own {OURS}: "
+                "start `parallel-core`, not `python -m parallel_core`, or work in another folder\n"
+            )
+            sys.exit(2)
     # This imports `backends`.
     from parallel_core.command_line import program
 
