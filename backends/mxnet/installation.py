@@ -163,9 +163,9 @@ KNOWN_FAILURES: KnownFailures = {
         ARM_LIBRARIES,
         "libraries-missing",
     ),
-    r"libgomp\.so\.1: cannot open shared object file": Diagnosis(
-        "MXNet needs GCC's OpenMP, which a small Debian lacks",
-        "sudo apt-get install libgomp1",
+    r"lib(gomp|quadmath)\.so\.\d: cannot open shared object file": Diagnosis(
+        "MXNet needs GCC's libraries, which a small Debian lacks",
+        "sudo apt-get install libgfortran5 libgomp1",
         "libraries-missing",
     ),
     r"(lib[\w.+-]+\.so[\d.]*): cannot open shared object file": _missing_library,

@@ -90,7 +90,8 @@ NO_FILE = "OSError: {}: cannot open shared object file: No such file or director
 @pytest.mark.parametrize(
     ("library", "command"),
     [
-        ("libgomp.so.1", "sudo apt-get install libgomp1"),
+        ("libgomp.so.1", "sudo apt-get install libgfortran5 libgomp1"),
+        ("libquadmath.so.0", "sudo apt-get install libgfortran5 libgomp1"),
         # On ARM.
         ("libarmpl_lp64_mp.so", "sudo apt-get install liblapacke libopenblas0-openmp && "),
         ("libamath.so", "sudo apt-get install liblapacke libopenblas0-openmp && "),
