@@ -121,12 +121,20 @@ docs: $(SPHINX)
 	  -D language=$$language docs docs/_build/html/$$language || exit; done
 	@$(SAY) 'the site: docs/_build/html/index.html'
 
+# A package index has no files for README's links: there they lead to the repository that setup.cfg names.
+REPOSITORY = $(shell sed -n 's/^ *Repository = //p' setup.cfg)
+.PHONY: absolute-links
+absolute-links:
+	@sed -E -e 's#(!\[[^]]*\]\()([^:)]+\))#\1$(REPOSITORY)/raw/HEAD/\2#g' \
+	  -e 's#(\]\()([^:)]+\))#\1$(REPOSITORY)/blob/HEAD/\2#g' README.md >README.absolute && mv README.absolute README.md
+
 # An sdist and a wheel of what is committed, looked over as a package index does.
 .PHONY: dist
 dist: $(TOOLS)
 	@git diff --quiet HEAD || $(SAY) 'what is not committed is left out of dist/'
 	@rm -rf dist .venv/committed && mkdir -p .venv/committed
 	git archive HEAD | tar -x -C .venv/committed
+	@$(MAKE) --no-print-directory -C .venv/committed absolute-links
 	$(BIN)/python -m build --no-isolation --outdir dist .venv/committed >.venv/dist.log 2>&1 || { tail .venv/dist.log; exit 1; }
 	$(BIN)/twine check --strict dist/*
 
@@ -141,6 +149,7 @@ lint: $(LIGHT)/ready
 	$(LIGHT)/bin/ruff check .
 	$(LIGHT)/bin/ruff format --check .
 	$(LIGHT)/bin/mypy
+	$(LIGHT)/bin/mypy --platform darwin --cache-dir .mypy_cache/darwin
 
 clean:
 	rm -rf .venv $(LIGHT) $(CU112) $(JAX) $(MXNET) docs/_build

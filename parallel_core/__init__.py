@@ -39,7 +39,7 @@ __all__ = [*HOMES]
 def _public(name: str) -> Any:
     """Return a public object by its name; its module is imported now.
 
-    Measuring needs only NumPy: a machine with a GPU may lack the libraries that show results.
+    Measuring needs only NumPy and psutil: a machine with a GPU may lack what shows results.
     """
     if name in HOMES:
         return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)

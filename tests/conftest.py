@@ -230,15 +230,15 @@ def program(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
     """Run `parallel-core` with arguments in this process, for what needs no framework and no
     signals.
     """
-    from parallel_core import __main__
+    from parallel_core.command_line import program
 
-    monkeypatch.setattr(__main__, "end_soon_on_interrupt", lambda: None)
+    monkeypatch.setattr(program, "end_soon_on_interrupt", lambda: None)
 
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
         monkeypatch.setattr(sys, "argv", ["parallel-core", *arguments])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
-            __main__.main()
+            program.main()
         code = ended.value.code
         return subprocess.CompletedProcess(
             arguments, code if isinstance(code, int) else 0, *capfd.readouterr()

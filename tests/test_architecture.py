@@ -16,7 +16,7 @@ import backends
 import parallel_core
 from backends import Ops
 from tests.conftest import FRAMEWORKS, RunPython
-from tests.tree import tracked
+from tests.tree import ROOT, tracked
 
 # Their public names are the backends' functions.
 OPS = {"backends.jax.ops", "backends.mxnet.ops", "backends.torch.ops", "backends.numpy.ops"}
@@ -37,6 +37,22 @@ def test_only_backends_import_frameworks() -> None:
     paths = tracked("parallel_core", suffix=".py")
     assert [path for path in paths if importing.search(path.read_text())] == []
     assert importing.search("    import torch\n")
+
+
+def test_only_two_folders_ask_linux_itself() -> None:
+    """What runs in a program of the user's own may import nothing of ours, so it asks itself."""
+    asking = re.compile(r"/proc/|\bsched_[gs]et|\bprctl\b|\bTCP_INFO\b")
+    folders = {ROOT / "backends/host", ROOT / "parallel_core/system"}
+    in_programs = {
+        ROOT / "parallel_core/own_program/recorder.py",
+        ROOT / "backends/mxnet/program_hooks.py",
+    }
+    files = {
+        path
+        for path in tracked("backends", "parallel_core", suffix=".py")
+        if path.parent not in folders and asking.search(path.read_text())
+    }
+    assert files == in_programs
 
 
 def test_importing_the_packages_imports_no_framework(run_python: RunPython) -> None:

@@ -4,6 +4,7 @@ checkout.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in checkout():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, copy / name)
+    subprocess.run(["make", "-C", str(copy), "absolute-links"], check=True, capture_output=True)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(dist), str(copy)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
@@ -61,6 +63,20 @@ def test_the_wheel_holds_the_packages_their_data_and_nothing_else(built: Path) -
     assert {Path(name).suffix for name in packed} == CODE_AND_DATA
     files = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt"}
     assert {name.removeprefix(metadata) for name in names - packed} == files
+
+
+def test_links_and_pictures_of_the_readme_lead_to_the_repository(built: Path) -> None:
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        readme = wheel.read(f"parallel_core-{VERSION}.dist-info/METADATA").decode()
+    addresses = re.findall(r"\]\(([^)]*)\)", readme)
+    relative = re.findall(r"\]\(([^):]*)\)", (ROOT / "README.md").read_text())
+    assert len(relative) > 10
+    assert len(addresses) >= len(relative)
+    assert all(address.startswith("https://") for address in addresses)
+    _, repository = read(ROOT)["metadata"]["project_urls"].split("Repository = ")
+    (picture,) = re.findall(r"!\[[^]]*\]\(([^)]*)\)", readme)
+    assert picture.startswith(f"{repository}/raw/HEAD/benchmarks/")
+    assert f"]({repository}/blob/HEAD/CONTRIBUTING.md)" in readme
 
 
 def test_the_sdist_holds_the_checkout_with_its_tests_and_a_package_index_would_take_both(

@@ -20,6 +20,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, TextIO, final
 
+import psutil
+
 from backends.conformance.answers import encoded
 from backends.errors import BackendError, message_of
 from backends.protocol import Backend
@@ -142,9 +144,8 @@ def _limit_growth(size: int) -> None:
 
     Both in bytes, shared memory included. Each process that this one starts has the same limits.
     """
-    mapped_pages = int(Path("/proc/self/statm").read_text().split()[0])
     limits = {
-        resource.RLIMIT_AS: mapped_pages * resource.getpagesize() + size,
+        resource.RLIMIT_AS: psutil.Process().memory_info().vms + size,
         # Also of a file in memory, in /dev/shm.
         resource.RLIMIT_FSIZE: size,
     }

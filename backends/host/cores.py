@@ -1,7 +1,11 @@
-"""Cores of the host: which this process may use, and how devices share them."""
+"""Cores of the host: which this process may use, and how devices share them.
+
+macOS does not say which cores there are, and binds no thread to one.
+"""
 
 import os
-from collections.abc import Iterator, Sequence
+import platform
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,20 +28,45 @@ def processor_field(name: str) -> list[str]:
     return [value.strip() for field, _, value in fields if field.strip() == name]
 
 
+def processor_name() -> str:
+    """Return the processor's name, or the numbers that Linux gives an ARM processor instead.
+
+    For example `aarch64, implementer 0x41, part 0xd0c`.
+    """
+    names = processor_field("model name")
+    if names:
+        return names[0]
+    description = [platform.processor() or platform.machine()]
+    for field in ("implementer", "part"):
+        numbers = processor_field(f"CPU {field}")
+        if numbers:
+            description.append(f"{field} {numbers[0]}")
+    return ", ".join(description)
+
+
 def processor_flags() -> frozenset[str]:
-    """Return the instruction sets of the processor, as Linux names them (`avx2`).
+    """Return the instruction sets of the processor, as Linux names them (`avx2`, on ARM `asimd`).
 
     Empty if the system does not say.
     """
-    flags_of_cores = processor_field("flags")
+    flags_of_cores = processor_field("flags") or processor_field("Features")
     return frozenset(flags_of_cores[0].split()) if flags_of_cores else frozenset()
 
 
-def core_numbers() -> list[int]:
-    """List the cores this process may use; empty if the system does not say."""
-    if not hasattr(os, "sched_getaffinity"):
-        return []
-    return sorted(os.sched_getaffinity(0))
+def core_numbers(thread: int = 0) -> list[int]:
+    """List the cores that a thread may use, by default the calling one.
+
+    Empty if the system does not say.
+    """
+    get_affinity = getattr(os, "sched_getaffinity", None)
+    return sorted(get_affinity(thread)) if get_affinity is not None else []
+
+
+def keep_to_cores(cores: Collection[int], thread: int = 0) -> None:
+    """Keep a thread, by default the calling one, to these cores, if the system can."""
+    set_affinity = getattr(os, "sched_setaffinity", None)
+    if set_affinity is not None:
+        set_affinity(thread, cores)
 
 
 def available_cores() -> int:
@@ -107,9 +136,9 @@ def on_cores(cores: set[int]) -> Iterator[None]:
     if not cores:
         yield
         return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
+    cores_before = core_numbers()
+    keep_to_cores(cores)
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        keep_to_cores(cores_before)

@@ -7,10 +7,12 @@ a checkout may run without it, and the numbers then stay as they are.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+TASKS = Path("/proc/self/task")
 
 
 def limit_blas_threads(framework: str, threads: int) -> None:
@@ -54,6 +56,20 @@ def limit_openmp_threads(threads: int) -> None:
     """Set the number of threads that OpenMP uses for what the calling thread computes."""
     for library in _libraries("openmp"):
         library.set_num_threads(threads)
+
+
+def threads_named(name: str) -> list[int]:
+    """List this process's threads of a name, by the numbers that Linux gives them.
+
+    Empty on other systems.
+    """
+    threads = []
+    for file in TASKS.glob("*/comm"):
+        # A thread may have ended since the folder was read.
+        with suppress(OSError):
+            if file.read_text().strip() == name:
+                threads.append(int(file.parent.name))
+    return threads
 
 
 def _libraries(interface: str) -> list[Any]:

@@ -50,6 +50,7 @@ Code = Literal[
     "other-nccl",
     "slow-kernels",
     "unknown",
+    "untried",
     "variables",
     "versions",
 ]

@@ -34,9 +34,11 @@ INSTRUCTION_SETS: Sequence[tuple[str, str, set[str]]] = (
     ("AVX2", "AVX2", {"avx2"}),
     ("AVX", "AVX", {"avx"}),
     ("SSE4.1", "SSE41", {"sse4_1"}),
+    ("SVE", "SVE", {"sve"}),
+    ("Advanced SIMD", "ADVANCED_SIMD", {"asimd"}),
 )
-"""What oneDNN distinguishes, the best first: its name, how its setting begins, and the processor's
-flags for it.
+"""What oneDNN distinguishes on x86 and on ARM, the best first: its name, how its setting begins,
+and the processor's flags for it.
 """
 ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 

@@ -11,14 +11,19 @@ in jaxlib; only XLA has a version. What a multiplication became is read in a pro
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from backends.devices import Device
 from backends.errors import BackendError
-from backends.host import on_cores, processor_flags
+from backends.host import (
+    core_numbers,
+    keep_to_cores,
+    on_cores,
+    processor_flags,
+    threads_named,
+)
 from backends.installation.frameworks import environment
 from backends.installation.kernels import Kernels, best_instruction_set
 from backends.protocol import Array
@@ -32,7 +37,6 @@ SIDE = 512
 """Small multiplications are compiled, and need no library."""
 POOL = "tf_XLAEigen"
 """How Linux names the threads of XLA's pools."""
-TASKS = Path("/proc/self/task")
 _numbers: dict[Any, int] = {}
 """By JAX's devices, the numbers of the logical devices that they serve."""
 _first_process = os.getpid()
@@ -126,23 +130,12 @@ def one_thread(backend: Any, x: Array) -> Iterator[None]:
         return
     first_core = {min(cores_of_device)}
     # Linux takes 0 for the calling thread.
-    threads = (0, *_threads_of_pools())
-    cores_before = {thread: os.sched_getaffinity(thread) for thread in threads}
+    threads = (0, *threads_named(POOL))
+    cores_before = {thread: core_numbers(thread) for thread in threads}
     try:
         for thread in threads:
-            os.sched_setaffinity(thread, first_core)
+            keep_to_cores(first_core, thread)
         yield
     finally:
         for thread, cores in cores_before.items():
-            os.sched_setaffinity(thread, cores)
-
-
-def _threads_of_pools() -> Sequence[int]:
-    """Return the system's numbers of the threads of all pools in this process."""
-    threads = []
-    for task in TASKS.iterdir():
-        # A thread may have ended since the folder was read.
-        with suppress(OSError):
-            if (task / "comm").read_text().strip() == POOL:
-                threads.append(int(task.name))
-    return threads
+            keep_to_cores(cores, thread)

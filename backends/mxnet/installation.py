@@ -39,6 +39,13 @@ DRIVER = "libcuda.so.1"
 _, CPU_ENVIRONMENT = separate_environment("mxnet", "on-cpu", "python3.11")
 """The command that makes an environment for MXNet's CPU build."""
 INSTALL = install_command(MXNET_CUDA_PACKAGE)
+ARM_LIBRARIES = (
+    "sudo apt-get install liblapacke libopenblas0-openmp && "
+    "sudo ln -s liblapacke.so.3 /usr/lib/aarch64-linux-gnu/libarmpl_lp64_mp.so && "
+    "sudo ln -s libm.so.6 /usr/lib/aarch64-linux-gnu/libamath.so && "
+    "sudo ln -s libm.so.6 /usr/lib/aarch64-linux-gnu/libastring.so"
+)
+"""The command that puts Debian's libraries in place of Arm's, whose functions have their names."""
 ABSENT = re.compile(r"(\S+): cannot open shared object file: No such file")
 
 
@@ -149,6 +156,17 @@ KNOWN_FAILURES: KnownFailures = {
         "some, not all, variables of MXNet's key-value store were left in the environment",
         UNSET_ROLE,
         "variables",
+    ),
+    r"lib(armpl|amath|astring)\w*\.so": Diagnosis(
+        "MXNet's wheel for ARM needs the Arm Performance Libraries, which no package brings; "
+        "Debian's OpenBLAS has what it calls",
+        ARM_LIBRARIES,
+        "libraries-missing",
+    ),
+    r"lib(gomp|quadmath)\.so\.\d: cannot open shared object file": Diagnosis(
+        "MXNet needs GCC's libraries, which a small Debian lacks",
+        "sudo apt-get install libgfortran5 libgomp1",
+        "libraries-missing",
     ),
     r"(lib[\w.+-]+\.so[\d.]*): cannot open shared object file": _missing_library,
 }

@@ -9,21 +9,15 @@ started it ends it.
 import os
 import signal
 import socket
-import struct
 import sys
 import threading
-from contextlib import suppress
-from pathlib import Path
 from time import monotonic, sleep
 
 from backends.errors import BackendError
+from backends.host import seconds_since_data_came
 from backends.mxnet.installation import load_cuda_libraries
 
 NO_PORT = "bind failed"
-ESTABLISHED = 1
-"""The value of the first byte of Linux's `struct tcp_info` for an established connection."""
-LAST_DATA_RECEIVED = 52
-"""Offset of `tcpi_last_data_recv`, an unsigned int of milliseconds, in that structure."""
 
 
 def main() -> None:
@@ -61,9 +55,9 @@ def _watch(seconds: float) -> None:
     complete_at = monotonic()
     while True:
         sleep(min(1.0, seconds / 10))
-        silences = _silences()
+        silences = seconds_since_data_came()
         if silences is None:
-            # MXNet is still being loaded.
+            # MXNet is still being loaded, or nothing is known.
             complete_at = monotonic()
             continue
         # A process of ps-lite is connected to itself, too.
@@ -87,33 +81,6 @@ def _watch(seconds: float) -> None:
         )
         sys.stderr.flush()
         os._exit(1)
-
-
-def _silences() -> list[float] | None:
-    """Return for each connection to this process the seconds since data came.
-
-    None if the process does not listen yet.
-    """
-    listening_ports: set[int] = set()
-    silences_and_ports: list[tuple[float, int]] = []
-    for descriptor in Path("/proc/self/fd").iterdir():
-        # A file that was closed meanwhile has no link, and other sockets no information about TCP.
-        with suppress(OSError):
-            if not str(descriptor.readlink()).startswith("socket:"):
-                continue
-            with socket.socket(fileno=os.dup(int(descriptor.name))) as duplicate:
-                port = duplicate.getsockname()[1]
-                info = duplicate.getsockopt(
-                    socket.IPPROTO_TCP, socket.TCP_INFO, LAST_DATA_RECEIVED + 4
-                )
-                if duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                    listening_ports.add(port)
-                elif info[0] == ESTABLISHED:
-                    (milliseconds,) = struct.unpack_from("I", info, LAST_DATA_RECEIVED)
-                    silences_and_ports.append((milliseconds / 1000, port))
-    if not listening_ports:
-        return None
-    return [seconds for seconds, port in silences_and_ports if port in listening_ports]
 
 
 if __name__ == "__main__":

@@ -42,7 +42,10 @@ class MXNetProfiler:
         """Return why the profiler cannot record now; empty if it can."""
         if self.is_programs_own:
             return "the program runs the profiler itself"
-        last = last_row(len(os.sched_getaffinity(0)), self.mxnet.context.num_gpus())
+        # Where no process is bound to cores, as on macOS, it has all of them.
+        get_affinity = getattr(os, "sched_getaffinity", None)
+        cores = len(get_affinity(0)) if get_affinity is not None else os.cpu_count() or 1
+        last = last_row(cores, self.mxnet.context.num_gpus())
         for context in self.contexts:
             if context.device_type == "cpu" and context.device_id > last:
                 return (

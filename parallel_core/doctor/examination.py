@@ -96,6 +96,7 @@ def examine(deadline: float) -> Examination:
         "Frameworks": frameworks.examine_frameworks(attempts),
         "Kernels": kernels,
         "Devices": (
+            host.examine_system(),
             host.examine_load(watch),
             *gpus.examine_gpus(cards, attempts, os.environ),
         ),

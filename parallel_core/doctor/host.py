@@ -1,6 +1,7 @@
-"""The state of the host: other programs, environment variables, and training data."""
+"""The state of the host: its system, other programs, environment variables, and training data."""
 
 import os
+import platform
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -36,6 +37,21 @@ RANK_HARM = (
 ROLE_HARM = (
     "make MXNet one process of a job: importing it may wait for the other processes, or fail"
 )
+
+
+def examine_system() -> Finding:
+    """Return the finding on the system and the processor: whether parallel-core was tried there."""
+    system, processor = platform.system(), platform.machine()
+    text = f"{system} on {processor}"
+    if (system, processor) == ("Linux", "x86_64"):
+        return Finding("system", "fine", text)
+    if system == "Darwin":
+        cause = "parallel-core is written for macOS, and was tried on nobody's Mac"
+    elif (system, processor) == ("Linux", "aarch64"):
+        cause = "On ARM parallel-core was tried in an emulator only, for counts and not for times"
+    else:
+        cause = f"parallel-core was never tried on {text}"
+    return Finding("system", "doubtful", text, Diagnosis(cause, code="untried"))
 
 
 def examine_load(watch: MachineWatch) -> Finding:

@@ -18,7 +18,7 @@ from time import monotonic, sleep
 from typing import Any, NoReturn
 
 from backends import Backend
-from backends.host import core_numbers
+from backends.host import core_numbers, keep_to_cores
 from backends.process_groups.addresses import local_address
 from backends.process_groups.group import DisagreementError, GroupError, agree
 from backends.process_groups.grouped_backend import GroupedBackend, check_group, join
@@ -87,7 +87,7 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
     if where.local_size > 1 and len(cores) >= where.local_size:
         share = len(cores) // where.local_size
         first = where.local_rank * share
-        os.sched_setaffinity(0, cores[first : first + share])
+        keep_to_cores(cores[first : first + share])
     return where
 
 

@@ -4,7 +4,6 @@ pass through.
 
 import json
 import os
-import re
 import resource
 import shutil
 import signal
@@ -22,6 +21,7 @@ import backends
 from parallel_core.own_program.bootstrap.sitecustomize import SETTINGS
 from parallel_core.own_program.recorder import ENDED
 from parallel_core.system.errors import RequestError
+from parallel_core.system.signals import is_pending
 
 HERE = Path(__file__).parent
 HOOKS = {
@@ -151,9 +151,7 @@ def _start_witness() -> "subprocess.Popen[bytes]":
 def _was_sent_to(witness: "subprocess.Popen[bytes]", number: int) -> bool:
     """Return whether a signal that came to us came to the witness, too, and so to our group."""
     time.sleep(UNTIL_ALL_HAVE_IT)
-    status = Path(f"/proc/{witness.pid}/status").read_text()
-    pending = re.search(r"^ShdPnd:\s*(\w+)", status, re.MULTILINE)
-    return pending is not None and bool(int(pending[1], 16) >> (number - 1) & 1)
+    return is_pending(number, witness.pid)
 
 
 def recorded_in(folder: Path) -> tuple[Recorded, ...]:

@@ -1,9 +1,9 @@
 """The machine that a result was measured on, its limits, and its other work during the timing.
 
-Linux counts the seconds that every core worked (`/proc/stat`). Without those that this process and
-its children worked, they are what other programs took of this process's cores. A hypervisor's share
-is counted as stolen. The counts have a grain of 10 ms, so nothing is concluded from less than
-LEAST_SECONDS.
+The system counts the seconds that every core worked. Without those that this process and its
+children worked, they are what other programs took of this process's cores. Linux counts a
+hypervisor's share as stolen. The counts have a grain of 10 ms, so nothing is concluded from less
+than LEAST_SECONDS.
 """
 
 import datetime
@@ -19,8 +19,15 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import psutil
 
-from backends.host import available_cores, core_numbers, processor_field, release_freed_memory
+from backends.host import (
+    available_cores,
+    core_numbers,
+    processor_field,
+    processor_name,
+    release_freed_memory,
+)
 from backends.registry import package_version
 from parallel_core.system.formatting import figure, percent
 
@@ -30,10 +37,12 @@ CONTROL_GROUP = Path("/sys/fs/cgroup")
 """The folder of a container's own limits."""
 QUOTA_FILES = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
 """The files of a limit on computing, in version 2 of control groups and in version 1."""
-STATISTICS = Path("/proc/stat")
 PRESSURE = Path("/proc/pressure/cpu")
-TICKS_PER_SECOND = 100
-"""The unit of the counts in /proc/stat, wherever frameworks run (proc(5), USER_HZ)."""
+
+CONFIGURED_CORES = os.sysconf("SC_NPROCESSORS_CONF")
+"""The cores that the machine has, also those that are switched off."""
+WORKING = ("user", "nice", "system", "irq", "softirq")
+"""The times of a core at work; macOS counts no interrupts."""
 
 WORTH_SAYING = 0.05
 """The share of the cores' time from which on other processes are reported, and times are measured
@@ -50,13 +59,12 @@ def describe_machine() -> dict[str, Any]:
 
     `commit` is that of the checkout that contains this package, or `unknown` outside of one.
     """
-    names = processor_field("model name") or [platform.processor() or platform.machine()]
     return {
-        "processor": names[0],
+        "processor": processor_name(),
         "cores": available_cores(),
         "core_numbers": core_numbers(),
         "usable_cores": usable_cores(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": psutil.virtual_memory().total,
         "system": platform.platform(),
         "parallel_core": package_version(),
         "commit": _commit(),
@@ -89,15 +97,14 @@ def usable_cores() -> float:
 
 
 def free_memory() -> int:
-    """Return the bytes that this process may still take; without Linux's /proc, of all memory."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Return the bytes that this process may still take."""
+    free: int = psutil.virtual_memory().available
     try:
-        free = _kibibytes(Path("/proc/meminfo"), "MemAvailable") * 1024
         # A container without a limit says `max`.
         limit = int((CONTROL_GROUP / "memory.max").read_text())
         taken = int((CONTROL_GROUP / "memory.current").read_text())
         return max(0, min(free, limit - taken))
-    except (OSError, KeyError, ValueError):
+    except (OSError, ValueError):
         return free
 
 
@@ -278,23 +285,21 @@ def _core_seconds() -> tuple[float | None, float | None]:
 
     (None, None) if the system does not count them.
     """
-    names = {f"cpu{number}" for number in core_numbers()}
-    worked = stolen = 0
-    found_cores = False
     try:
-        for line in STATISTICS.read_text().splitlines():
-            fields = line.split()
-            if fields and fields[0] in names:
-                # The counts of a core (proc(5)).
-                user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[1:9])
-                worked += user + nice + system + irq + softirq
-                stolen += steal
-                found_cores = True
+        cores = psutil.cpu_times(percpu=True)
     except (OSError, ValueError):
         return None, None
-    if not found_cores:
-        return None, None
-    return worked / TICKS_PER_SECOND, stolen / TICKS_PER_SECOND
+    numbers = core_numbers()
+    if 0 < len(numbers) < len(cores):
+        # They are in order, without numbers and without those that are switched off.
+        if len(cores) < CONFIGURED_CORES:
+            return None, None
+        cores = [cores[number] for number in numbers]
+    worked = stolen = 0.0
+    for times in cores:
+        worked += sum(getattr(times, kind, 0.0) for kind in WORKING)
+        stolen += getattr(times, "steal", 0.0)
+    return worked, stolen
 
 
 def _waited_seconds() -> float | None:

@@ -7,9 +7,11 @@ thread has not ended it in time.
 
 import asyncio
 import os
+import re
 import signal
 import threading
 from collections.abc import Coroutine
+from pathlib import Path
 from time import sleep
 from typing import Any, TypeVar
 
@@ -42,6 +44,19 @@ def end_soon_on_interrupt() -> None:
         os._exit(INTERRUPTED)
 
     threading.Thread(target=watch, name="interrupt", daemon=True).start()
+
+
+def is_pending(number: int, process: int) -> bool:
+    """Return whether a signal waits for a process that takes none.
+
+    False if the system does not say.
+    """
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False
+    pending = re.search(r"^ShdPnd:\s*(\w+)", status, re.MULTILINE)
+    return pending is not None and bool(int(pending[1], 16) >> (number - 1) & 1)
 
 
 async def until_stopped(work: Coroutine[Any, Any, Returned]) -> Returned | signal.Signals:

@@ -89,8 +89,10 @@ def leave_with_starter(on_read: Callable[[bytes], object] = lambda _: None) -> N
 
     Until then `on_read` is called on another thread with what is written there.
     """
-    # The kernel kills it too, even if it is stopped, or Python is stuck, by then.
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Linux kills it too, even if it is stopped, or Python is stuck, by then.
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def wait_for_the_end() -> None:
         while read := os.read(0, 4096):

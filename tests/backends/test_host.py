@@ -4,14 +4,23 @@ reused.
 
 import json
 import os
+import platform
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from threadpoolctl import ThreadpoolController
 
 import backends
-from backends.host import available_cores, core_shares, on_cores
+from backends.host import (
+    available_cores,
+    core_shares,
+    on_cores,
+    processor_flags,
+    processor_name,
+)
+from backends.installation.kernels import best_instruction_set
 from tests.conftest import THREADS, RunPython
 
 PRINT_CORES = """
@@ -52,6 +61,37 @@ def test_the_calling_thread_is_moved_back() -> None:
     with on_cores({min(before)}):
         assert os.sched_getaffinity(0) == {min(before)}
     assert os.sched_getaffinity(0) == before
+
+
+CPUINFO_OF_ARM = """processor\t: 0
+BogoMIPS\t: 243.75
+Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x3
+CPU part\t: 0xd0c
+CPU revision\t: 1
+
+processor\t: 1
+Features\t: fp asimd
+CPU implementer\t: 0x41
+CPU part\t: 0xd0c
+"""
+"""What Linux says of a Neoverse N1, which has other keys than an x86 processor, and no name."""
+
+
+def test_an_arm_processor_is_described_by_its_numbers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("backends.host.cores.PROCESSORS", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text(CPUINFO_OF_ARM)
+    system_s_name = platform.processor() or platform.machine()
+    assert processor_name() == f"{system_s_name}, implementer 0x41, part 0xd0c"
+    assert {"asimd", "atomics"} <= processor_flags()
+    assert best_instruction_set(processor_flags()) == "Advanced SIMD"
+    (tmp_path / "cpuinfo").unlink()
+    assert processor_name() == system_s_name
+    assert processor_flags() == frozenset()
 
 
 TWO_CORES = pytest.mark.skipif(available_cores() < 2, reason="one core cannot be divided")

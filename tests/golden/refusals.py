@@ -20,8 +20,8 @@ from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absen
 from backends.installation.kernels import Kernels, Product
 from backends.installation.probe import Probe
 from backends.registry.variants import check_device_kinds, choose_variants
-from parallel_core.__main__ import message_and_status
 from parallel_core.command_line import cli
+from parallel_core.command_line.program import message_and_status
 from parallel_core.doctor.frameworks import Attempt, examine_kernels
 from parallel_core.doctor.host import examine_settings
 from parallel_core.experiments import EXPERIMENTS

@@ -87,6 +87,22 @@ NO_KERNEL = (
 NO_FILE = "OSError: {}: cannot open shared object file: No such file or directory"
 
 
+@pytest.mark.parametrize(
+    ("library", "command"),
+    [
+        ("libgomp.so.1", "sudo apt-get install libgfortran5 libgomp1"),
+        ("libquadmath.so.0", "sudo apt-get install libgfortran5 libgomp1"),
+        # On ARM.
+        ("libarmpl_lp64_mp.so", "sudo apt-get install liblapacke libopenblas0-openmp && "),
+        ("libamath.so", "sudo apt-get install liblapacke libopenblas0-openmp && "),
+    ],
+)
+def test_debian_s_packages_bring_what_mxnet_s_wheels_leave_out(library: str, command: str) -> None:
+    diagnosis = diagnose("mxnet", NO_FILE.format(library))
+    assert diagnosis is not None
+    assert diagnosis.command.startswith(command)
+
+
 @given(st.text())
 def test_what_is_not_known_is_not_explained(text: str) -> None:
     assert diagnose("mxnet", text) is None

@@ -24,13 +24,14 @@ from backends.installation.kernels import (
 
 MODERN = frozenset({"sse4_1", "avx", "avx2", "fma"})
 AVX512 = MODERN | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+NEOVERSE_V1 = frozenset({"fp", "asimd", "sve"})
 FLAGS = st.frozensets(st.sampled_from(sorted(AVX512)))
 
 
 @given(
     FLAGS,
     st.sampled_from(sorted(CORE_TYPES_WITHOUT_AVX2)),
-    st.sampled_from(["Haswell", "Zen", "SkylakeX", "Neo"]),
+    st.sampled_from(["Haswell", "Zen", "SkylakeX", "neoversen1"]),
 )
 def test_openblas_is_told_what_a_processor_can_do_that_it_does_not_know(
     flags: frozenset[str], without_avx2: str, other: str
@@ -50,6 +51,9 @@ def test_openblas_is_told_what_a_processor_can_do_that_it_does_not_know(
         (AVX512, "AVX", "AVX"),
         (AVX512, "SSE41", "SSE4.1"),
         (AVX512, "DEFAULT", "AVX-512"),
+        (NEOVERSE_V1, None, "SVE"),
+        (NEOVERSE_V1, "advanced_simd", "Advanced SIMD"),
+        (NEOVERSE_V1 - {"sve"}, None, "Advanced SIMD"),
         (frozenset(), None, None),
     ],
 )

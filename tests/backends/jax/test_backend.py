@@ -17,7 +17,8 @@ import pytest
 
 import backends
 from backends import Array, Backend, ComputationError
-from backends.jax.kernels import POOL, TASKS, libraries, one_thread
+from backends.host import threads_named
+from backends.jax.kernels import POOL, libraries, one_thread
 from backends.jax.profiler import parse_program, program_name
 from tests.conftest import RunPython
 
@@ -267,10 +268,8 @@ def affinities() -> dict[str, set[int]]:
     """
     calling_thread = "0"
     cores = {calling_thread: os.sched_getaffinity(0)}
-    for task in TASKS.iterdir():
-        thread_name = (task / "comm").read_text().strip()
-        if thread_name == POOL:
-            cores[task.name] = os.sched_getaffinity(int(task.name))
+    for thread in threads_named(POOL):
+        cores[str(thread)] = os.sched_getaffinity(thread)
     return cores
 
 

@@ -17,6 +17,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import conclusions
 from parallel_core.system.machine import MachineWatch
 from tests.conftest import MEASURED, RunProgram
+from tests.tree import ROOT
 
 PROGRAM = [sys.executable, "-m", "parallel_core"]
 ALLREDUCE = ["run", "allreduce", "--backend", "numpy"]
@@ -243,3 +244,16 @@ def test_ctrl_c_ends_the_run_and_leaves_nothing(
     assert errors.rstrip().endswith("parallel-core: interrupted")
     with pytest.raises(ProcessLookupError):
         os.killpg(run.pid, 0)
+
+
+def test_a_folder_backends_of_the_user_s_own_is_refused_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "backends").mkdir()
+    (tmp_path / "backends/__init__.py").write_text("raise ImportError('not to be imported')")
+    command = [sys.executable, "-m", "parallel_core", "list"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert f"{tmp_path}/backends in place of parallel-core's own {ROOT}/backends:" in line
+    # Neither an installed program nor this looks into the current folder.
+    command.insert(1, "-P")
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0

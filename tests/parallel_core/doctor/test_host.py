@@ -27,6 +27,25 @@ def test_what_other_programs_take_of_the_cores(others_share: float | None, state
     assert ("45 %" in finding.text) == is_doubtful
 
 
+@pytest.mark.parametrize(
+    ("system", "processor", "said"),
+    [
+        ("Linux", "aarch64", "in an emulator only"),
+        ("Darwin", "arm64", "tried on nobody's Mac"),
+        ("Linux", "riscv64", "never tried on Linux on riscv64"),
+    ],
+)
+def test_no_system_is_claimed_that_nobody_tried(
+    monkeypatch: pytest.MonkeyPatch, system: str, processor: str, said: str
+) -> None:
+    monkeypatch.setattr("platform.system", lambda: system)
+    monkeypatch.setattr("platform.machine", lambda: processor)
+    assert said in cause(host.examine_system())
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert host.examine_system().state == "fine"
+
+
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No data anywhere, and a cache of one's own."""

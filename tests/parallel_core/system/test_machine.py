@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from parallel_core.system import machine
@@ -20,11 +21,10 @@ QUIET = MachineWatch(10.0, 2.0, 0.01, 0.0, 0.0, 2000.0, 2000.0)
 STAT = """cpu  999 999 999 999 999 999 999 999 0 0
 cpu0 100 20 30 400 50 6 7 8 0 0
 cpu1 1 2 3 4 5 6 7 8 0 0
-cpu10 1000 0 0 0 0 0 0 500 0 0
+cpu2 1000 0 0 0 0 0 0 500 0 0
 intr 1 2 3
 """
 FILES = {
-    "parallel_core.system.machine.STATISTICS": "stat",
     "parallel_core.system.machine.PRESSURE": "pressure",
     "backends.host.cores.PROCESSORS": "cpuinfo",
 }
@@ -72,16 +72,22 @@ def test_only_the_cores_of_this_process_are_counted(
     (tmp_path / "cpuinfo").write_text("cpu MHz\t\t: 2100.5\nmodel name : a\ncpu MHz\t\t: 3000.0\n")
     for constant, file in FILES.items():
         monkeypatch.setattr(constant, tmp_path / file)
+    assert describe_machine()["processor"] == "a"
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    monkeypatch.setattr(machine, "CONFIGURED_CORES", 3)
     sample = sample_machine()
     first_core, second_core = 100 + 20 + 30 + 6 + 7, 1 + 2 + 3 + 6 + 7
     assert sample.worked == pytest.approx((first_core + second_core) / 100)
     assert sample.stolen == (8 + 8) / 100
     assert sample.waited == 2.5
     assert sample.mhz == (2100.5, 3000.0)
-    assert describe_machine()["processor"] == "a"
+    # Which cores psutil lists is not known if one of four is switched off.
+    monkeypatch.setattr(machine, "CONFIGURED_CORES", 4)
+    assert sample_machine().worked is None
 
 
 def test_what_the_system_does_not_count_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", "/nowhere")
     for constant in FILES:
         monkeypatch.setattr(constant, Path("/nowhere"))
     watch = watched(sample_machine(), sample_machine())
