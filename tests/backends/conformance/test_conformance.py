@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends import Backend, BackendError, Ops
+from backends import Backend, Ops
 from backends.conformance import (
     Conformance,
     Found,
@@ -230,13 +230,6 @@ def test_the_class_for_authors_fails_with_the_program() -> None:
 
     with pytest.raises(AssertionError, match=r"Broken\.load\(3\)"):
         Broken().test_random_programs_give_what_numpy_gives()
-
-
-def test_a_backend_that_ends_its_process_while_it_loads_is_told_in_one_line() -> None:
-    with pytest.raises(
-        BackendError, match=r"ended before it had loaded the backend \(exit status 3\)"
-    ):
-        next(search(defects.end_the_process, LIMITS))
 
 
 @pytest.mark.long

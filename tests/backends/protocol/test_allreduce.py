@@ -97,19 +97,6 @@ def test_results_of_convolutions_are_summed_in_the_right_order(backend: Backend)
         np.testing.assert_allclose(backend.to_numpy(total), expected, rtol=1e-4, atol=1e-3)
 
 
-def test_arrays_that_share_their_memory_are_summed(backend: Backend) -> None:
-    x = np.arange(2 * LONG, dtype=np.float32) % 1000
-
-    def split_in_halves(whole: Array) -> Array:
-        return backend.ops.split(whole, (LONG, LONG))
-
-    loaded = [backend.asarray(x, device) for device in backend.devices]
-    halves = [backend.launch(split_in_halves, whole) for whole in loaded]
-    for total in backend.allreduce(halves):
-        both_halves = np.concatenate(backend.to_numpy(total))
-        np.testing.assert_array_equal(both_halves, 3 * x)
-
-
 def test_who_still_reads_a_long_array_reads_it_before_it_is_summed(backend: Backend) -> None:
     def copy_behind(y: Array, _: Array) -> Array:
         return backend.ops.add(y, 0.0)
