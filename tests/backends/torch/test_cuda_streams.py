@@ -4,6 +4,7 @@ on made-up GPUs, whose streams lag.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,7 +20,8 @@ from backends.devices import Device
 from backends.protocol import DelegatingBackend
 from tests.backends.conformance.in_this_process import fault_in
 from tests.backends.protocol.arrays import full
-from tests.backends.protocol.test_foreign_devices import WITH_VALUE, refused
+from tests.backends.protocol.test_errors import refuse
+from tests.backends.protocol.test_foreign_devices import WITH_VALUE
 
 PLACES = (
     "gpu:0/0,gpu:0/1",
@@ -259,4 +261,4 @@ def test_an_array_on_a_gpu_that_was_not_loaded_is_refused(
     backend = backends.load("torch", "gpu:0/0,gpu:0/1", "gpu", engine, 1)
     other = backends.load("torch", "gpu:1", "gpu", engine, 1)
     y = full(other, 1, 2, 2)
-    assert "gpu:1" in refused(backend, lambda x: WITH_VALUE[verb](backend, x, y))
+    assert "gpu:1" in refuse(backend, partial(WITH_VALUE[verb], y=y))
