@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
+from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,6 +28,7 @@ import pytest
 
 import backends
 from backends import Backend, BackendError
+from backends.registry import loading
 from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, two_hosts
 from parallel_core.system.errors import DISTURBED
 from tests.tree import ROOT
@@ -157,6 +159,22 @@ def depends_on_engine(item: pytest.Item) -> bool:
     return "engine" in getattr(item, "fixturenames", ()) and (
         own is None or "engine" not in own.params
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _packages_are_searched_once() -> Iterator[None]:
+    """Keep what loading a backend finds among the installed packages, for each path of modules."""
+    search = loading._entry_points
+
+    @cache
+    def found_on_path(group: str, _: tuple[str, ...]) -> list[EntryPoint]:
+        return search(group)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            loading, "_entry_points", lambda group: found_on_path(group, tuple(sys.path))
+        )
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,4 @@
-"""A built page as a browser reads it: what it links to and loads, what can be linked to in it, and
-its characters.
-"""
+"""A built page as a browser reads it: what it links to and loads, and what is linked to in it."""
 
 from functools import cache
 from html.parser import HTMLParser
@@ -10,32 +8,10 @@ from urllib.parse import unquote, urlsplit
 LANGUAGES = ("ko", "vi", "zh_CN")
 """What the first page and the guides are translated into."""
 LOADING_LINKS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "shortcut icon"}
-VOID = (
-    "area",
-    "base",
-    "br",
-    "col",
-    "embed",
-    "hr",
-    "img",
-    "input",
-    "link",
-    "meta",
-    "path",
-    "source",
-    "use",
-    "wbr",
-)
-UNSEEN = ("script", "style", "title", "template")
-CODE = ("code", "kbd", "pre", "samp")
 
 
 class Page(HTMLParser):
-    """A page's links, each with its attributes, the addresses that a browser fetches, ids, and
-    characters.
-
-    `letters` holds what is read on it, by language and by the variable that names the font.
-    """
+    """A page's links, each with its attributes, the addresses that a browser fetches, and ids."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -44,9 +20,7 @@ class Page(HTMLParser):
         self.heads: list[dict[str, str]] = []
         self.loaded: list[str] = []
         self.places: set[str] = set()
-        self.letters: dict[tuple[str, str], set[str]] = {}
         self.language = ""
-        self.within: list[tuple[str, str]] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -61,19 +35,6 @@ class Page(HTMLParser):
             self.loaded += [values["href"]] if values.get("rel", "") in LOADING_LINKS else []
         if values.get("src"):
             self.loaded.append(values["src"])
-        if tag not in VOID:
-            self.within.append((tag, values.get("lang", self.within[-1][1] if self.within else "")))
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in [name for name, _ in self.within]:
-            while self.within.pop()[0] != tag:
-                pass
-
-    def handle_data(self, data: str) -> None:
-        names = [name for name, _ in self.within]
-        if not {*names} & {*UNSEEN} and names:
-            variable = "--font-stack--monospace" if {*names} & {*CODE} else "--font-stack"
-            self.letters.setdefault((self.within[-1][1], variable), set()).update(data)
 
     @property
     def links(self) -> list[str]:

@@ -2,12 +2,8 @@
 loaded is its own.
 """
 
-import os
 import re
-import subprocess
-import unicodedata
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,8 +16,6 @@ from tests.docs.pages import LANGUAGES, Page, read
 from tests.tree import tracked
 
 pytestmark = pytest.mark.long
-
-FONTS = {"ko": "Noto Sans CJK KR", "vi": "DejaVu Sans", "zh_CN": "Noto Sans CJK SC"}
 
 
 @pytest.fixture(params=LANGUAGES)
@@ -153,56 +147,6 @@ def test_what_is_not_translated_is_linked_to_in_english(built: Path) -> None:
     # The second one stands in the navigation.
     assert {"../../exercises/barriers.html", "../../reference/index.html"} <= {*page.links}
     assert "../reference/index.html" in read(built / "index.html").links
-
-
-def declared(styles: str, language: str, variable: str) -> list[str]:
-    """Return the families that a variable of a page's style names for a language, as its own rule
-    or else for all.
-    """
-    own = re.findall(rf"html:lang\({language}\)[^{{]*\{{[^}}]*?{variable}:([^;]*);", styles)
-    first, *_ = own or re.findall(rf"{variable}:([^;]*);", styles)
-    return [family.strip().strip("\"'") for family in first.split(",")]
-
-
-@cache
-def characters(family: str) -> frozenset[int]:
-    """Return the characters of an installed family; a generic one is what fontconfig takes for it
-    in no language.
-    """
-    if family in ("sans-serif", "monospace"):
-        family = ask("fc-match", "--format=%{family[0]}", family)
-    # A range is a hexadecimal number, or two with a hyphen.
-    ranges = (
-        part.split("-")
-        for part in ask("fc-list", "--format=%{charset}\n", f":family={family}").split()
-    )
-    return frozenset(
-        code for ends in ranges for code in range(int(ends[0], 16), int(ends[-1], 16) + 1)
-    )
-
-
-def ask(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def test_the_fonts_that_a_page_names_have_its_characters(built: Path, language: str) -> None:
-    if not ask("fc-list", f":family={FONTS[language]}"):
-        assert not os.environ.get("CI"), f"{FONTS[language]} is not installed"
-        pytest.skip(
-            f"{FONTS[language]} is not installed: apt-get install fonts-noto-cjk fonts-dejavu-core"
-        )
-    styles = "\n".join(
-        (built / "_static" / name).read_text() for name in ("languages.css", "styles/furo.css")
-    )
-    without = {}
-    for name, page in pages(built):
-        for (tag, variable), letters in page.letters.items():
-            families = declared(styles, tag, variable)
-            known = frozenset[int]().union(*(characters(family) for family in families))
-            drawn = (letter for letter in letters if unicodedata.category(letter)[0] not in "CZ")
-            if missing := {letter for letter in drawn if ord(letter) not in known}:
-                without[name, tag, variable] = missing
-    assert without == {}
 
 
 def tag_of(language: str) -> str:

@@ -118,8 +118,6 @@ def test_the_backend_is_the_environment_s_and_without_a_profiler_there_is_no_tim
     ("arguments", "options", "message"),
     [
         (("overlapp", 1.0), {}, "unknown experiment 'overlapp'"),
-        (("overlap", 1.4), {}, "overlap_efficiency cannot be 1.4: guess a number between -1 and 1"),
-        (("overlap", "much"), {}, "a guess is a number, or a count such as 10/10, and not 'much'"),
         (("overlap", [1]), {}, r"a guess of overlap_efficiency is a number, and not \[1\]"),
         (("parallel", "11/10"), {}, "begun_beside_another_device cannot be 11 of 10"),
         (

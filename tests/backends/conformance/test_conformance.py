@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends import Backend, BackendError, Ops
+from backends import Backend, Ops
 from backends.conformance import (
     Conformance,
     Found,
@@ -109,8 +109,8 @@ def test_numpy_equals_itself_until_a_limit_is_reached() -> None:
     def on_program(done: int, _: float) -> None:
         programs_done.append(done)
 
-    assert list(search(load, Limits(programs=40), on_program)) == []
-    assert programs_done == list(range(41))
+    assert list(search(load, Limits(programs=20), on_program)) == []
+    assert programs_done == list(range(21))
     assert list(search(load, Limits(seconds=0.1))) == []
 
 
@@ -209,7 +209,7 @@ def test_a_hang_and_a_crash_are_found_with_each_thread_s_stack(sum_up: Verb, wha
 
 @pytest.mark.usefixtures("as_drawn")
 def test_each_kind_is_reported_once() -> None:
-    limits = Limits(seed=1, programs=60, devices=2)
+    limits = Limits(seed=1, programs=30, devices=2)
     load_broken = partial(load, allreduce=defects.count_twice)
     kinds = [found.finding.kind for found in search(load_broken, limits)]
     assert kinds == ["gives wrong numbers"]
@@ -230,13 +230,6 @@ def test_the_class_for_authors_fails_with_the_program() -> None:
 
     with pytest.raises(AssertionError, match=r"Broken\.load\(3\)"):
         Broken().test_random_programs_give_what_numpy_gives()
-
-
-def test_a_backend_that_ends_its_process_while_it_loads_is_told_in_one_line() -> None:
-    with pytest.raises(
-        BackendError, match=r"ended before it had loaded the backend \(exit status 3\)"
-    ):
-        next(search(defects.end_the_process, LIMITS))
 
 
 @pytest.mark.long

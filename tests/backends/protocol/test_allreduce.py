@@ -68,7 +68,7 @@ def test_long_arrays_are_summed_on_every_device(backend: Backend, count: int, dt
         np.testing.assert_allclose(backend.to_numpy(total), expected, rtol=1e-5, atol=1e-4)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(
     lengths=st.lists(st.sampled_from([0, 1, 2, 5, 1000, 65_536, 262_145]), min_size=1, max_size=5)
 )
@@ -95,19 +95,6 @@ def test_results_of_convolutions_are_summed_in_the_right_order(backend: Backend)
     expected = 3 * backend.to_numpy(copy_of_result)
     for total in backend.allreduce(results):
         np.testing.assert_allclose(backend.to_numpy(total), expected, rtol=1e-4, atol=1e-3)
-
-
-def test_arrays_that_share_their_memory_are_summed(backend: Backend) -> None:
-    x = np.arange(2 * LONG, dtype=np.float32) % 1000
-
-    def split_in_halves(whole: Array) -> Array:
-        return backend.ops.split(whole, (LONG, LONG))
-
-    loaded = [backend.asarray(x, device) for device in backend.devices]
-    halves = [backend.launch(split_in_halves, whole) for whole in loaded]
-    for total in backend.allreduce(halves):
-        both_halves = np.concatenate(backend.to_numpy(total))
-        np.testing.assert_array_equal(both_halves, 3 * x)
 
 
 def test_who_still_reads_a_long_array_reads_it_before_it_is_summed(backend: Backend) -> None:

@@ -144,22 +144,26 @@ def test_a_dtype_that_not_every_framework_has_is_kept_or_refused(
     assert_same(backend.to_numpy(backend.copy_to(loaded, second)), x)
 
 
+VECTOR = np.ones(3)
+MATRIX = np.ones((2, 3))
+
+
 @pytest.mark.parametrize(
     ("out", "x"),
     [
-        (np.zeros((2, 3), "float32"), np.ones((3,), "float32")),
-        (np.zeros((2, 3), "float32"), np.ones((1, 3), "float32")),
-        (np.zeros((6,), "float32"), np.ones((2, 3), "float32")),
-        (np.zeros((1,), "float32"), np.ones((), "float32")),
-        (np.zeros((2,), "float32"), np.ones((), "float32")),
-        (np.zeros((0, 3), "float32"), np.ones((1, 3), "float32")),
-        (np.zeros((3,), "float64"), np.ones((3,), "float32")),
-        (np.zeros((3,), "int32"), np.ones((3,), "float32")),
-        (np.zeros((3,), "uint8"), np.ones((3,), "bool")),
-        ((np.zeros(3), np.zeros(3)), (np.ones(3), np.ones(2))),
-        ((np.zeros(3), np.zeros(3)), (np.ones(3),)),
-        ((np.zeros(3), np.zeros(3)), np.ones((2, 3))),
-        (np.zeros((2, 3)), (np.ones(3), np.ones(3))),
+        (MATRIX, VECTOR),
+        (MATRIX, VECTOR[None]),
+        (MATRIX.ravel(), MATRIX),
+        (VECTOR[:1], np.ones(())),
+        (VECTOR[:2], np.ones(())),
+        (MATRIX[:0], VECTOR[None]),
+        (VECTOR, VECTOR.astype("float32")),
+        (VECTOR.astype("int32"), VECTOR.astype("float32")),
+        (VECTOR.astype("uint8"), VECTOR.astype("bool")),
+        ((VECTOR, VECTOR), (VECTOR, VECTOR[:2])),
+        ((VECTOR, VECTOR), (VECTOR,)),
+        ((VECTOR, VECTOR), MATRIX),
+        (MATRIX, (VECTOR, VECTOR)),
     ],
     ids=lambda value: "tuple" if isinstance(value, tuple) else f"{value.shape} {value.dtype}",
 )

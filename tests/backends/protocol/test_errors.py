@@ -181,14 +181,15 @@ WITH_ODD: dict[str, Callable[[Backend, Array, object], object]] = {
 }
 
 
-def refuse(backend: Backend, request: Callable[[Backend, Array], object]) -> None:
-    """Assert that a wrong request is refused in one line, and that the backend then goes on."""
+def refuse(backend: Backend, request: Callable[[Backend, Array], object]) -> str:
+    """Return the line in which a wrong request is refused; the backend must go on afterwards."""
     x = full(backend, 1, 2, 2)
     with pytest.raises(BackendError) as refused:
         request(backend, x)
     assert not isinstance(refused.value, ComputationError)
     assert "\n" not in str(refused.value)
     assert_equal(backend, backend.launch(backend.ops.add, x, 1.0), np.full((2, 2), 2))
+    return str(refused.value)
 
 
 @pytest.mark.parametrize("name", WRONG)

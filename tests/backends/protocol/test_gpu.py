@@ -82,24 +82,6 @@ def test_memory_is_not_used_again_before_its_copies_are_done(
         assert_equal(backend, copy, np.full(10**5, step + 1))
 
 
-@FRAMEWORKS
-@DEVICES
-@pytest.mark.parametrize("length", [3, 10**6])
-def test_every_device_gets_the_sum(
-    on_gpus: OnGpus, framework: str, devices: str, length: int
-) -> None:
-    backend = on_gpus(framework, devices)
-    device_count = len(backend.devices)
-    arrays = [full(backend, device + 1, length, device=device) for device in range(device_count)]
-    for _ in range(3):
-        halved = [backend.launch(lambda y: y / 2, x) for x in arrays]
-        arrays = list(backend.allreduce(halved))
-    # One device halves 1 three times. Two sum 1 / 2 and 2 / 2, and each sum of halves is the same.
-    expected = 1 / 8 if device_count == 1 else 1.5
-    for total in arrays:
-        assert_equal(backend, total, np.full(length, expected))
-
-
 def losses(backend: Backend, epochs: int) -> list[tuple[float, ...]]:
     """Train on a backend's devices, and return the losses of every epoch."""
     data = synthetic("a test needs no more", train=300, test=50)

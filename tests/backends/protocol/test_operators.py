@@ -270,8 +270,14 @@ def test_any_number_of_parameters_is_updated(backend: Backend, guarded: bool, co
     assert_close(found, [parameter - np.float32(0.5) for parameter in parameters])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    ("dtype", "bad"),
+    [
+        *product(["float32", "float64"], [np.nan, np.inf, -np.inf]),
+        # Its square is too large for the dtype.
+        ("float32", 1e30),
+    ],
+)
 def test_a_gradient_that_is_not_finite_changes_nothing_from_then_on(
     backend: Backend, dtype: str, bad: float
 ) -> None:

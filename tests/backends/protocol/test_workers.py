@@ -69,7 +69,7 @@ def test_random_programs_give_numpy_s_numbers(
 ) -> None:
     require(name)
     # The framework is loaded anew after each program in which something fails.
-    limits = Limits(seed=1, programs=30 * len(choices), devices=2, deadline=60)
+    limits = Limits(seed=1, programs=20 * len(choices), devices=2, deadline=60)
     assert [found.finding for found in search(InTurn(name, choices), limits)] == []
 
 

@@ -4,6 +4,7 @@ on made-up GPUs, whose streams lag.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,7 +20,8 @@ from backends.devices import Device
 from backends.protocol import DelegatingBackend
 from tests.backends.conformance.in_this_process import fault_in
 from tests.backends.protocol.arrays import full
-from tests.backends.protocol.test_foreign_devices import WITH_VALUE, refused
+from tests.backends.protocol.test_errors import refuse
+from tests.backends.protocol.test_foreign_devices import WITH_VALUE
 
 PLACES = (
     "gpu:0/0,gpu:0/1",
@@ -155,33 +157,6 @@ def test_a_value_of_several_devices_is_copied_as_its_arrays_are(
         assert cuda.races == []
 
 
-SHAPES = st.lists(st.integers(0, 7), max_size=3)
-DTYPES = st.sampled_from(["float32", "float64", "uint8", "bool", "int64"])
-
-
-@settings(max_examples=40)
-@given(copies=st.lists(st.tuples(SHAPES, DTYPES, st.booleans(), st.booleans()), max_size=6))
-def test_arrays_of_any_shape_cross_between_cpus_and_gpus(
-    on_made_up_gpus: Callable[..., Loaded], copies: list[tuple[list[int], str, bool, bool]]
-) -> None:
-    backend, cuda = on_made_up_gpus("cpu:1,gpu:0")
-    cpu, gpu = backend.devices
-    for shape, dtype, is_transposed, into_buffer in copies:
-        count = np.prod(shape, dtype=int)
-        x = np.arange(count).reshape(shape).astype(dtype)
-        if is_transposed:
-            x = x.T
-        for source, target in ((cpu, gpu), (gpu, cpu)):
-            out = backend.asarray(np.zeros_like(x), target) if into_buffer else None
-            copy = backend.copy_to(backend.asarray(x, source), target, out=out)
-            copy_back = backend.copy_to(copy, source)
-            for value in (copy, copy_back):
-                in_numpy = backend.to_numpy(value)
-                np.testing.assert_array_equal(in_numpy, x)
-                assert in_numpy.dtype == x.dtype
-    assert cuda.races == []
-
-
 Alone = tuple[Any, Backend]
 
 
@@ -260,22 +235,6 @@ def test_ranks_on_one_gpu_are_refused(
         check_gpus(store, 0, ("here", host_of_other), "GPU-1")
 
 
-@pytest.mark.parametrize("length", [0, 2])
-def test_a_made_up_array_is_where_it_was_made(
-    made_up_torch: Callable[..., Any], length: int
-) -> None:
-    """Those without elements have one address."""
-    torch = made_up_torch(2)
-    index_by_place = {"cuda:1": 1, "cpu": None, "cuda:0": 0}
-    # All arrays exist until the end.
-    made = [torch.tensor(np.zeros(length), device=place) for place in index_by_place]
-    views = [x.view(-1, 1) for x in made]
-    joined = [torch.cat([x, x]) for x in made]
-    for arrays in (made, views, joined):
-        assert [x.device.index for x in arrays] == list(index_by_place.values())
-    assert torch.cuda.unfinished() == {"cat"}
-
-
 def test_a_made_up_stream_computes_later_than_it_is_issued(
     made_up_torch: Callable[..., Any],
 ) -> None:
@@ -302,4 +261,4 @@ def test_an_array_on_a_gpu_that_was_not_loaded_is_refused(
     backend = backends.load("torch", "gpu:0/0,gpu:0/1", "gpu", engine, 1)
     other = backends.load("torch", "gpu:1", "gpu", engine, 1)
     y = full(other, 1, 2, 2)
-    assert "gpu:1" in refused(backend, lambda x: WITH_VALUE[verb](backend, x, y))
+    assert "gpu:1" in refuse(backend, partial(WITH_VALUE[verb], y=y))

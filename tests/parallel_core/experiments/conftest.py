@@ -13,6 +13,8 @@ from click.testing import CliRunner
 import backends
 from backends import Backend
 from parallel_core.command_line.run import measure
+from parallel_core.experiments import training_steps
+from parallel_core.experiments.runner import counting
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.measurement.fresh_process import measured_in, measuring_command
 from parallel_core.measurement.result import Result
@@ -23,6 +25,13 @@ from parallel_core.system import machine
 def _unwatched_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be known of other work, as on a system that does not count it."""
     monkeypatch.setattr(machine, "STATISTICS", Path("/nowhere"))
+
+
+@pytest.fixture(autouse=True)
+def _little_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time units of a step once, and record nothing for longer only to watch its threads."""
+    monkeypatch.setattr(training_steps, "BARE_ROUNDS", 1)
+    monkeypatch.setattr(counting, "MOST_WATCHED", 0)
 
 
 @pytest.fixture

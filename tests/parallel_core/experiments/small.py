@@ -28,7 +28,11 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "barriers": {"size": 40, "deepest": 3, **QUICKLY},
     "cost-model": {"largest": 40, **QUICKLY},
     "eager-cpu": {"size": 40, "against": "none", **QUICKLY},
-    "data-parallel": {"data": made_up(test=20), "settings": Settings(2, 64), "compared": 2},
+    "data-parallel": {
+        "data": made_up(train=150, test=20),
+        "settings": Settings(2, 32),
+        "compared": 2,
+    },
     "batch-scaling": {"data": made_up(), "batch_size": 8, "steps": 2, **QUICKLY},
     "learning-rates": {
         "data": made_up(),

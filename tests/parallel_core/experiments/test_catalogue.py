@@ -193,14 +193,6 @@ def test_the_command_lists_the_variants_of_a_kind_of_device_behind_the_parts(kin
         assert (variant.meaning in sentences) == is_there
 
 
-def test_a_variant_is_listed_with_its_frameworks_and_other_kinds_are_counted() -> None:
-    text = variants_explained("data-parallel", *BOTH, "--device-kind", "cpu")
-    assert "bulk-off (mxnet, the default)" in text
-    assert "bulk-on (mxnet)" in text
-    assert "copy-on-compute-queue (mxnet on CPUs and torch)" in text
-    assert "4 more on GPUs (--explain --device-kind gpu)." in " ".join(text.split())
-
-
 @pytest.mark.parametrize(
     ("experiment", "options", "listed", "elsewhere"),
     [
@@ -258,18 +250,6 @@ def test_without_options_variants_are_of_the_devices_that_are_there(
 ) -> None:
     monkeypatch.setattr(command, "ask_driver", lambda: answer)
     assert command.chosen_for(EXPERIMENTS["graph"], {}).kinds == kinds
-
-
-@pytest.mark.parametrize(
-    ("option", "known_values"),
-    [("backend", "numpy"), ("device-kind", "auto, cpu"), ("engine", "async")],
-)
-def test_an_unknown_value_is_refused_with_those_that_are_known(
-    option: str, known_values: str
-) -> None:
-    message = rf"^unknown {option.replace('-', ' ')} 'nmupy'.*{known_values}"
-    with pytest.raises(RequestError, match=message):
-        explained("overlap", f"--{option}", "nmupy")
 
 
 def test_a_docstring_without_a_heading_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

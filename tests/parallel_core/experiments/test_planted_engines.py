@@ -13,6 +13,7 @@ from backends import Array, Backend
 from backends.torch.streams.future import device_of
 from backends.torch.worker_threads import WorkerThreadsTorch
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.asynchronous_computation import increments
 
 Plant = Callable[[pytest.MonkeyPatch, Backend], None]
 # The profiler shadows an object's verbs and takes its own away again: faults stand in the class.
@@ -66,9 +67,9 @@ class Fault(NamedTuple):
 
 
 FAULTS = (
-    Fault(wait_in_launch, "async", {"size": 400, "steps": 20}, "not-queued"),
-    Fault(wait_for_all, "barriers", {"size": 400, "deepest": 16}, "not-selective"),
-    Fault(one_queue_for_all, "parallel", {"size": 400}, "serial"),
+    Fault(wait_in_launch, "async", {"size": 300, "steps": 20}, "not-queued"),
+    Fault(wait_for_all, "barriers", {"size": 300, "deepest": 8}, "not-selective"),
+    Fault(one_queue_for_all, "parallel", {"size": 300}, "serial"),
     Fault(
         copy_on_computing_queue,
         "overlap",
@@ -91,6 +92,7 @@ def test_a_fault_is_named_by_its_count(
     require: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     require("torch")
+    monkeypatch.setattr(increments, "SIDE", 64)
     backend = backends.load("torch", 2, "cpu", "async", 1)
     assert answer(fault, backend) != fault.code
     fault.plant(monkeypatch, backend)

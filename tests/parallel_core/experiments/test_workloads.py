@@ -181,11 +181,6 @@ def test_a_sweep_has_shares_at_each_size(
     assert together.parts == (run.name, copy.name)
 
 
-def test_a_run_of_a_single_size_has_the_parameter_of_a_sweep_too(backend: Backend) -> None:
-    result = parallel_core.run_overlap(backend, size=8, products=2, copies=1, rounds=1)
-    assert "sizes" in result.parameters
-
-
 @pytest.mark.parametrize("engine", ["async", "sync"])
 @pytest.mark.parametrize("experiment", ["parallel", "overlap"])
 def test_the_price_of_overlap_is_measured_where_there_is_a_queue(

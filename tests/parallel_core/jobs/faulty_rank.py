@@ -12,7 +12,6 @@ import math
 import os
 import resource
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -106,11 +105,6 @@ def is_of_another_version(_: int) -> None:
     grouped_backend.package_version = lambda: "0.0.9"
 
 
-def finds_its_port_taken(_: int) -> None:
-    """The launcher is what does so."""
-    strike()
-
-
 def synthetic_images() -> Dataset:
     """Return the images of every rank."""
     return synthetic("a test needs no more", train=1000, test=50)
@@ -170,9 +164,6 @@ def launch_faulty(fault: Sequence[str]) -> None:
         return int(launch_job(replace(job, command=faulty)))
 
     command.launch_job = launch
-    if fault[0] == "finds_its_port_taken":
-        # It was free when the launcher looked.
-        command.listen_at = lambda *_: socket.socket()
 
 
 def main() -> None:

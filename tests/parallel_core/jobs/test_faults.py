@@ -225,29 +225,6 @@ def test_a_rank_that_is_waited_for(
     assert is_named is (fault == "hangs")
 
 
-def test_mxnet_s_server_that_is_killed(require: Callable[[str], None], tmp_path: Path) -> None:
-    require("mxnet")
-    with start("only_tells", "mxnet", tmp_path) as job:
-        job.wait_for_fault()
-        (process,) = job.processes(DMLC_ROLE="server")
-        process.kill()
-        job.end().assert_failed("server 0 was killed by SIGKILL;")
-
-
-@pytest.mark.parametrize("backend", BETWEEN_PROCESSES)
-def test_a_port_that_is_taken_while_the_job_starts(
-    backend: str, require: Callable[[str], None], tmp_path: Path
-) -> None:
-    """A port that is taken before is in `test_launch.py`."""
-    require(backend)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        options = ("--processes", "2", "--port", port)
-        with start("finds_its_port_taken", backend, tmp_path, options=options) as job:
-            listening = "scheduler" if backend == "mxnet" else "rank 0"
-            job.end().assert_failed(f"{listening} ended with status 1$", f".*{port}")
-
-
 @pytest.mark.parametrize("backend", BETWEEN_PROCESSES)
 def test_a_job_listens_on_loopback_alone_and_ends_with_its_launcher(
     backend: str, require: Callable[[str], None], tmp_path: Path

@@ -92,14 +92,15 @@ def test_a_ratio_and_its_inverse_are_judged_alike(pairs: list[tuple[float, float
     assert verdict_on(there, 3) == mirrored.get(verdict_on(back, 3), "no difference shown")
 
 
-@given(PAIRS, st.randoms(), st.floats(0.01, 100))
-def test_neither_the_order_of_the_rounds_nor_the_unit_matters(
-    pairs: list[tuple[float, float]], random: Random, factor: float
+@given(PAIRS, st.randoms(), st.data())
+def test_neither_the_order_of_the_rounds_matters_nor_what_the_machine_did_to_all_of_a_round(
+    pairs: list[tuple[float, float]], random: Random, data: st.DataObject
 ) -> None:
     before = ratio_interval([value for value, _ in pairs], [value for _, value in pairs])
     shuffled = random.sample(pairs, len(pairs))
-    mine = [factor * value for value, _ in shuffled]
-    theirs = [factor * value for _, value in shuffled]
+    speeds = data.draw(st.lists(st.floats(0.1, 10), min_size=len(pairs), max_size=len(pairs)))
+    mine = [speed * value for speed, (value, _) in zip(speeds, shuffled, strict=True)]
+    theirs = [speed * value for speed, (_, value) in zip(speeds, shuffled, strict=True)]
     after = ratio_interval(mine, theirs)
     assert (after.estimate, after.low, after.high) == pytest.approx(
         (before.estimate, before.low, before.high)
@@ -131,53 +132,11 @@ def test_one_process_allows_no_verdict_and_has_an_interval_without_ends() -> Non
     assert ratio_interval([3.0], [2.0]).low == 0
 
 
-@given(PAIRS, st.data())
-def test_what_the_machine_did_to_both_processes_of_a_round_cancels(
-    pairs: list[tuple[float, float]], data: st.DataObject
-) -> None:
-    speeds = data.draw(st.lists(st.floats(0.1, 10), min_size=len(pairs), max_size=len(pairs)))
-    before = ratio_interval([value for value, _ in pairs], [value for _, value in pairs])
-    mine = [speed * value for speed, (value, _) in zip(speeds, pairs, strict=True)]
-    theirs = [speed * value for speed, (_, value) in zip(speeds, pairs, strict=True)]
-    after = ratio_interval(mine, theirs)
-    assert (after.estimate, after.low, after.high) == pytest.approx(
-        (before.estimate, before.low, before.high)
-    )
-
-
 def test_one_disturbed_process_of_five_does_not_hide_a_tenth() -> None:
     quiet = [1.0, 1.003, 0.997, 1.001, 0.999]
     disturbed = [1.0, 1.003, 0.997, 1.001, 1.3]
     slower = [1.1 * seconds for seconds in quiet]
     assert verdict_on(ratio_interval(slower, disturbed), 5) == "slower"
-
-
-def noisy(generator: np.random.Generator, processes: int) -> list[float]:
-    """Draw per-process medians: a hundredth of noise, and one process in fifty disturbed by up to a
-    quarter.
-    """
-    is_disturbed = generator.random(processes) < 0.02
-    disturbances = is_disturbed * generator.uniform(0.03, 0.25, processes)
-    noise = generator.normal(0, 0.01, processes)
-    medians: list[float] = np.exp(noise + disturbances).tolist()
-    return medians
-
-
-@pytest.mark.parametrize(
-    ("processes", "called_share"), [(2, 0.6), (3, 0.85), (5, 0.95), (10, 0.95)]
-)
-def test_a_difference_that_is_not_there_is_seldom_called_and_a_tenth_seldom_missed(
-    processes: int, called_share: float
-) -> None:
-    generator = np.random.default_rng(processes)
-    pairs = [(noisy(generator, processes), noisy(generator, processes)) for _ in range(300)]
-    of_same, of_slower = [], []
-    for a, b in pairs:
-        slower_a = [1.1 * seconds for seconds in a]
-        of_same.append(verdict_on(ratio_interval(a, b), processes))
-        of_slower.append(verdict_on(ratio_interval(slower_a, b), processes))
-    assert of_same.count("no difference shown") >= 0.95 * len(pairs)
-    assert of_slower.count("slower") >= called_share * len(pairs)
 
 
 DRAWS = 2000
@@ -204,13 +163,9 @@ def test_the_interval_of_one_cell_holds_the_true_median_and_misses_it_alike_on_b
 
 def test_a_quantity_of_one_time_over_rounds_has_the_interval_of_its_median() -> None:
     # Far more noise than is assumed at least, so that the rounds decide.
-    drawn = np.exp(np.random.default_rng(0).normal(0, 0.5, (DRAWS, 5)))
-    rates = [over_rounds(lambda seconds: 1 / seconds, values) for values in drawn]
-    missed = sum(not rate.low <= 1 <= rate.high for rate in rates) / DRAWS
-    assert missed <= 0.065
-
+    seconds = np.exp(np.random.default_rng(0).normal(0, 0.5, 5))
+    rate, median = over_rounds(lambda seconds: 1 / seconds, seconds), median_interval(seconds)
     # The larger half of an interval is as long as by the ends of the median's.
-    rate, median = rates[0], median_interval(drawn[0])
     half = max(rate.estimate - rate.low, rate.high - rate.estimate)
     half_by_median = max(abs(1 / median.low - rate.estimate), abs(1 / median.high - rate.estimate))
     assert half == pytest.approx(half_by_median)

@@ -81,7 +81,13 @@ def train(
         # What a step takes as units is another test's.
         patched.setattr(training_steps, "BARE_ROUNDS", 1)
         result = run_data_parallel(
-            backend, data=DATA, settings=settings, checkpoints=checkpoints, **options
+            backend,
+            data=DATA,
+            settings=settings,
+            checkpoints=checkpoints,
+            compared=0,
+            count=0,
+            **options,
         )
     return Trained(result, files)
 
@@ -171,7 +177,7 @@ def test_a_training_that_is_complete_is_reported_and_not_continued(
 def test_more_epochs_may_be_asked_for_and_speed_is_of_those_trained_here() -> None:
     longer = replace(SETTINGS, epochs=4)
     resumed = train(NUMPY, longer, after=left_by_numpy()[2]).result
-    undisturbed = run_data_parallel(NUMPY, data=DATA, settings=longer)
+    undisturbed = run_data_parallel(NUMPY, data=DATA, settings=longer, compared=0, count=0)
     np.testing.assert_allclose(resumed.series["loss"], undisturbed.series["loss"], rtol=1e-6)
     assert len(resumed.cases[0].seconds) == 2
     assert "checkpoint after 6 steps, written by numpy" in resumed.notes[0]
@@ -212,7 +218,7 @@ def test_other_images_and_another_order_are_refused() -> None:
 
 
 def test_a_checkpoint_read_and_written_again_says_the_same() -> None:
-    settings = Settings(epochs=1, batch_size=64, limit=2, seed=3, width=2)
+    settings = Settings(epochs=1, batch_size=8, limit=2, seed=3, width=2)
     for file in train(NUMPY, settings, every=1).files:
         assert to_bytes(as_read(file)) == file
 

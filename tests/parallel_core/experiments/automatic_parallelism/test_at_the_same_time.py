@@ -127,17 +127,6 @@ def test_speed_ups_compare_this_process_with_the_others(
     assert result.metrics == pytest.approx(expected)
 
 
-def test_a_single_number_of_workers_starts_no_process(
-    backend: Backend, elsewhere: Elsewhere
-) -> None:
-    result = run(backend, (1,), rounds=2)
-    assert elsewhere == []
-    assert [case.name for case in result.cases] == ONE_WORKER
-    # Workers are not compared, so nothing is said of them.
-    assert result.metrics.keys() == {"independence_speedup", "independence_speedup_most_workers"}
-    assert result.bands.keys() == {"independence_speedup"}
-
-
 @pytest.fixture
 def refused(queueing: Backend, monkeypatch: pytest.MonkeyPatch) -> Result:
     """The result of a backend that was refused further workers."""

@@ -103,18 +103,6 @@ def test_a_random_graph_is_layered_and_always_the_same(
     assert any(node.after for node in nodes) == (layers > 1)
 
 
-def test_diamonds_fork_to_all_devices_and_join() -> None:
-    assert task_graphs.diamond(2) == (
-        task_graphs.Node(device=0, after=(), products=1),
-        task_graphs.Node(device=0, after=(0,), products=4),
-        task_graphs.Node(device=1, after=(0,), products=4),
-        task_graphs.Node(device=0, after=(1, 2), products=1),
-        task_graphs.Node(device=0, after=(3,), products=4),
-        task_graphs.Node(device=1, after=(3,), products=4),
-        task_graphs.Node(device=0, after=(4, 5), products=1),
-    )
-
-
 def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) -> None:
     trial = Trial(backend, {}, rounds=3)
     diamonds = task_graphs.program_of(task_graphs.diamond(len(backend.devices)), SIZE)
@@ -330,16 +318,6 @@ def test_the_step_moves_gradients_parameters_and_a_part_of_the_batch(backend: Ba
         "copy W1": first_layer,
         "copy W2": second_layer,
     }
-
-
-def test_new_parameters_wait_for_all_that_read_the_old_ones(backend: Backend) -> None:
-    tasks = record(backend, mlp(BATCH))
-    copies = [task for task in tasks if task.name == "copy W2"]
-    assert copies
-    for copy in copies:
-        waited_for = [tasks[earlier] for earlier in copy.after]
-        readers = {task.name for task in waited_for if task.device == copy.device}
-        assert {"layer 2", "layer 2 back"} <= readers
 
 
 @pytest.mark.parametrize("batch", [2, 13])

@@ -5,6 +5,7 @@ What others took of the cores widens the interval so that the figure of a quiet 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,14 +14,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation.barriers import (
-    SAME,
-    added_fraction,
-    depths,
-    named,
-)
-from parallel_core.experiments.asynchronous_computation.cost_model import SMALLEST
-from parallel_core.experiments.asynchronous_computation.increments import CostModel
 from parallel_core.experiments.runner.formulas import interval_of, ratio
 from parallel_core.experiments.runner.metrics import (
     CANNOT_TELL,
@@ -171,10 +164,7 @@ def test_without_a_queue_neighbouring_bands_that_need_one_are_one_answer() -> No
 
 
 MEANINGS: list[tuple[str, str, int, dict[float, str]]] = [
-    ("parallel", "async", 2, {0.7: "hindered", 1.0: "serial", 1.65: "partly", 1.97: "parallel"}),
     ("parallel", "async", 4, {0.7: "hindered", 1.0: "serial", 1.97: "partly", 3.7: "parallel"}),
-    ("parallel", "async", 8, {0.5: "hindered", 0.9: "serial"}),
-    ("overlap", "async", 2, {-0.4: "hindered", 0.05: "serial", 0.5: "partly", 0.93: "hidden"}),
     ("overlap", "sync", 2, {0.05: "serial", 0.93: "without-queue", 0.5: "without-queue"}),
     (
         "independent-ops",
@@ -199,7 +189,6 @@ MEANINGS: list[tuple[str, str, int, dict[float, str]]] = [
         {0.5: "operators", 1.0: "neither", 2.0: "launches"},
     ),
     ("small-ops small_dispatch_fraction", "async", 2, {0.3: "computing", 0.9: "launching"}),
-    ("three-way", "async", 2, {-0.2: "hindered", 0.02: "serial", 0.2: "partly", 0.32: "parallel"}),
     ("three-way", "sync", 2, {0.32: "without-queue"}),
     ("dependencies", "async", 2, {0.5: "slower"}),
     ("dependencies random_bound_fraction", "async", 2, {0.9: "near"}),
@@ -210,9 +199,7 @@ MEANINGS: list[tuple[str, str, int, dict[float, str]]] = [
     ("eager-cpu torch_async_dispatch_fraction", "async", 2, {0.01: "queued"}),
     ("partitioning", "async", 2, {0.8: "slower", 1.0: "equal", 1.2: "faster"}),
     ("batch-norm per_device_difference_fraction", "async", 2, {0.15: "different"}),
-    ("async", "async", 2, {0.01: "queued", 0.5: "partly"}),
     ("async", "sync", 2, {0.99: "not-queued"}),
-    ("async wait_fraction", "async", 2, {0.1: "selective", 1.0: "not-selective"}),
     ("eager-cpu", "sync", 2, {0.99: "not-queued"}),
     ("barriers", "async", 2, {-0.05: "selective", 0.5: "partly"}),
     ("barriers", "sync", 2, {1.0: "not-selective"}),
@@ -255,6 +242,52 @@ def test_what_an_experiment_s_figure_means(
         band = metric.place(Interval(value, value - 0.01, value + 0.01), on(engine, devices))
         assert band is not None
         assert band.code == code
+
+
+ALONE = ("on cpu:1 alone", "on cpu:2 alone", "on all together")
+BY_THE_BOOK = ("run", "copy the book's way", "together the book's way")
+THREE = ("products on cpu:1", "products on cpu:2", "copies both ways", "all at once")
+SECONDS_OF_LAST_CASE: Mapping[tuple[str, str, tuple[str, ...]], Mapping[str, float]] = {
+    ("async", "dispatch_fraction", ("10 products",)): {"partly": 1},
+    ("async", "wait_fraction", ("wait for one result", "waitall")): {
+        "selective": 10,
+        "not-selective": 1,
+    },
+    ("parallel", "parallel_speedup", ALONE): {
+        "hindered": 2.8,
+        "serial": 2,
+        "partly": 1.33,
+        "parallel": 1,
+    },
+    ("overlap", "overlap_efficiency", ("run", "copy", "run and copy together")): {
+        "hindered": 2.8,
+        "serial": 2,
+        "partly": 1.5,
+        "hidden": 1,
+    },
+    ("overlap", "book_overlap_efficiency", BY_THE_BOOK): {"serial": 2, "hidden": 1},
+    ("three-way", "saved_fraction", THREE): {
+        "hindered": 3.8,
+        "serial": 3,
+        "partly": 2.3,
+        "parallel": 1.5,
+    },
+}
+"""By experiment, figure and cases, of which all but the last take a second: the seconds of the last
+one, by what is then true.
+"""
+
+
+@pytest.mark.parametrize(("name", "figure", "case_names"), SECONDS_OF_LAST_CASE)
+def test_what_the_times_of_an_experiment_mean(
+    name: str, figure: str, case_names: tuple[str, ...]
+) -> None:
+    metric = EXPERIMENTS[name].metric_named(figure)
+    *part_names, last_name = case_names
+    parts = [case(part_name, 1, 1, 1) for part_name in part_names]
+    for code, seconds in SECONDS_OF_LAST_CASE[name, figure, case_names].items():
+        last = case(last_name, seconds, seconds, seconds, parts=part_names)
+        assert code_of(metric, measured(metric, *parts, last)) == code
 
 
 def test_a_sentence_has_the_figure_its_bounds_and_what_is_possible() -> None:
@@ -389,20 +422,3 @@ def test_a_ratio_is_as_wide_as_either_case_may_have_lost() -> None:
     assert widened.low == pytest.approx(unwatched.low * (1 - 0.5))
     assert widened.high == pytest.approx(unwatched.high / (1 - 0.2))
     assert times_as_long(slow, fast).low == pytest.approx(widened.low)
-
-
-def test_barriers_answer_although_others_hold_half_of_the_cores() -> None:
-    deepest, others_share = 64, 0.46
-    seconds_of_one, seconds_of_each_behind = 0.00357, 0.0021
-    cases = []
-    for behind in depths(deepest):
-        seconds_of_all = seconds_of_one + seconds_of_each_behind * behind
-        cases.append(timed(named("wait", behind, SAME), seconds_of_one, others_share))
-        cases.append(timed(named("waitall", behind, SAME), seconds_of_all, others_share))
-    metric = replace(EXPERIMENTS["barriers"].metrics[0], formula=added_fraction(SAME, deepest))
-    assert code_of(metric, measured(metric, *cases)) == "selective"
-
-
-def test_the_slower_side_of_an_operation_is_clear_at_a_factor_of_twelve() -> None:
-    model = CostModel(timed("t1", 224e-6, 0.46), timed("t2", 18.7e-6, 0.46), 0.0)
-    assert code_of(SMALLEST, model.t2_over_t1) == "python"

@@ -17,6 +17,7 @@ import backends
 import parallel_core
 from backends import Backend
 from backends.arrays import tree_leaves
+from parallel_core import Result
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import batch_norm, partitioning
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import (
@@ -93,8 +94,15 @@ def test_statistics_per_device_differ_by_less_the_more_rows_there_are(backend: B
     assert of_few_rows > 2 * of_many_rows > 1e-3
 
 
-def test_synchronising_costs_two_allreduces_of_two_sums(backend: Backend) -> None:
-    result = parallel_core.run_batch_norm(backend, rows=20, rounds=1)
+@pytest.fixture(scope="module")
+def normalised() -> Result:
+    """Return the result of `batch-norm` on three devices."""
+    backend = backends.load("numpy", 3, threads_per_device=1)
+    return parallel_core.run_batch_norm(backend, rows=20, rounds=1)
+
+
+def test_synchronising_costs_two_allreduces_of_two_sums(normalised: Result) -> None:
+    result = normalised
     there_and_back, other_devices, units, bytes_of_item = 2, 2, 128, 4
     bytes_of_allreduce = there_and_back * other_devices * 2 * units * bytes_of_item
     assert result.metrics["synchronising_allreduces"] == 2
@@ -104,8 +112,8 @@ def test_synchronising_costs_two_allreduces_of_two_sums(backend: Backend) -> Non
     assert result.metrics["synchronising_cost"] == pytest.approx(cost)
 
 
-def test_only_synchronised_statistics_differ_by_rounding_alone(backend: Backend) -> None:
-    result = parallel_core.run_batch_norm(backend, rows=20, rounds=1)
+def test_only_synchronised_statistics_differ_by_rounding_alone(normalised: Result) -> None:
+    result = normalised
     per_device = result.metrics["per_device_difference_fraction"]
     assert result.series["rows"] == (8, 16)
     assert result.series["difference"][-1] == per_device

@@ -33,6 +33,14 @@ from parallel_core.measurement.timing import Timing
 from parallel_core.system.formatting import parse_sizes, write_size
 from tests.backends.protocol.test_errors import failing
 
+COUNTED_BYTES = sums.COUNTED_BYTES
+
+
+@pytest.fixture(autouse=True)
+def _little_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count additions of little, which a profiler sees as well."""
+    monkeypatch.setattr(sums, "COUNTED_BYTES", 2**16)
+
 
 def test_it_has_a_figure_for_each_size_and_algorithm(backend: Backend) -> None:
     result = parallel_core.run_allreduce(
@@ -210,7 +218,6 @@ def test_additions_are_counted_in_vectors_whose_length_is_not_that_of_the_timed_
         added_bytes.append(sum(backend.to_numpy(part).nbytes for part in operation()))
         return measure_each(backend, operation, repeats)
 
-    monkeypatch.setattr(sums, "COUNTED_BYTES", 2**16)
     monkeypatch.setattr(sums, "measure_each", measure_and_note)
     trial = Trial(backend, {})
     sums.prepare_count(trial)
@@ -221,8 +228,9 @@ def test_additions_are_counted_in_vectors_whose_length_is_not_that_of_the_timed_
 
 
 def test_devices_add_at_the_same_time_where_they_have_queues(
-    load_any: Callable[[int], Backend],
+    load_any: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sums, "COUNTED_BYTES", COUNTED_BYTES)
     backend = load_any(2)
     result = EXPERIMENTS["allreduce"].run(
         backend, algorithms=("sharded", "native"), sizes=(40,), rounds=2

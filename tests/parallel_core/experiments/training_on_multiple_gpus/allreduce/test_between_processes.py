@@ -4,7 +4,6 @@ numbers count.
 Beside it one TCP connection: who may take part, and that bytes arrive in both directions.
 """
 
-import io
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,8 +27,6 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_proce
     other_end,
     stream_between,
 )
-from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.result import bandwidths
 from tests.backends.process_groups.threads import together
 
 WHERE = Rendezvous(0, 2, 0, 2, "127.0.0.1", 1, timeout=20)
@@ -72,18 +69,6 @@ def test_every_rank_finds_the_same_and_counts_all_devices(device_counts: tuple[i
     assert first.metrics["busbw_gb_per_s"] == pytest.approx(bus_bandwidth)
     assert first.metrics["share_of_stream_bound"] == pytest.approx(stream / native)
     assert first.bands.keys() == {"share_of_stream_bound"}
-
-
-def test_the_answer_and_the_table_are_of_the_stream() -> None:
-    result, _ = on_ranks((1, 1))
-    assert result.answer is not None
-    assert result.answer.would_change.startswith(("A faster network", "More rounds"))
-    console = terminal_console(width=100, file=io.StringIO(), record=True)
-    console.print(bandwidths(result))
-    text = console.export_text()
-    assert "the share of the TCP stream's speed" in " ".join(text.split())
-    row_of_4_kib = next(line for line in text.splitlines() if "4 KiB" in line)
-    assert "%" in row_of_4_kib
 
 
 def without_other_ranks(_: GroupedBackend, vectors: Sequence[Array]) -> tuple[Array, ...]:
