@@ -11,7 +11,6 @@ from parallel_core.experiments import EXPERIMENTS
 
 COMMANDS = {
     "run": "run",
-    "measure": "run",
     "trace": "trace",
     "profile": "profile",
     "compare": "compare",

@@ -245,7 +245,7 @@ def choose_interpreters(
 
 def _why_it_cannot_run(interpreter: str) -> str:
     """Say why a Python cannot run parallel-core; empty if it can."""
-    asked = [interpreter, "-P", "-c", "import parallel_core.command_line.run"]
+    asked = [interpreter, "-P", "-c", "import parallel_core.run.worker"]
     try:
         outcome = asyncio.run(supervise(asked, ANSWER_SECONDS, set()))
     except OSError as error:

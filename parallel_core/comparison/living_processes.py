@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import final
 
-from parallel_core.measurement.turns import EXPERIMENT_ENDS
+from parallel_core.measurement.turns import EXPERIMENT_ENDS, GO_ON, NOTHING_MORE
 from parallel_core.system.errors import REFUSED
 from parallel_core.system.subprocesses import Outcome, Running, started
 
@@ -30,6 +30,8 @@ class Command:
 
     words: Callable[[int], Sequence[str]]
     """Returns the words of the command, given the descriptor on which it is to end its turns."""
+    first_line: str
+    """The line on its standard input when it starts: an experiment whose framework it loads."""
     steps: Sequence[int]
     """The numbers of the experiments that it measures, ascending: the same number is the same
     experiment in all processes.
@@ -57,6 +59,8 @@ class Living:
     turns: int = 0
     experiments: int = 0
     """How many results it has printed."""
+    is_within: bool = False
+    """Whether it was asked for an experiment that it has not ended."""
     outcome: Outcome | None = None
     """The outcome of the command; None while it lives."""
 
@@ -73,11 +77,12 @@ class Living:
             return self.outcome.output
         return self._running.output if self._running is not None else ""
 
-    def give_turn(self, options: str) -> None:
-        """Let it compute; the options are further ones of the experiment that it begins, if any."""
+    def give_turn(self, line: str) -> None:
+        """Let it compute, by a line that lets it go on, or asks for an experiment or its end."""
+        self.is_within = line != NOTHING_MORE
         # It may have been killed while it waited.
         with suppress(BrokenPipeError):
-            os.write(self._gives, f"{options}\n".encode())
+            os.write(self._gives, f"{line}\n".encode())
 
     async def end_of_turn(self) -> None:
         """Wait until its turn ends; kill it when its deadline has passed."""
@@ -89,6 +94,7 @@ class Living:
             self.loading = self.seconds
         if message == EXPERIMENT_ENDS:
             self.experiments += 1
+            self.is_within = False
 
     async def _message(self) -> bytes:
         """Return the message that ends a turn; it is empty if the process has ended with it."""
@@ -118,15 +124,16 @@ class Living:
 async def live(
     commands: Sequence[Command],
     cores: set[int],
+    ask: Callable[[int, int], str],
     on_result: Callable[[Sequence[Living]], object],
-    options_of: Callable[[int], str | None] = lambda _: "",
+    can_all_begin: Callable[[int], bool] = lambda _: True,
 ) -> Sequence[Living]:
     """Run commands on some cores until all of them have ended, and return the processes.
 
-    `on_result` is called whenever one of them has printed a result. `options_of` returns the
-    options that each gets for an experiment, by the experiment's number. While it returns None,
-    only the first process computes, because its result will tell. Nothing of them is left behind,
-    also if this is cancelled.
+    `ask` returns the line that asks a process for an experiment, by their numbers, and `on_result`
+    is called whenever one of them has printed a result. While they cannot all begin an experiment,
+    only the first process computes, because its result will say what the others are asked for.
+    Nothing of them is left behind, also if this is cancelled.
     """
     async with AsyncExitStack() as stack:
         processes = [await _start(command, cores, stack) for command in commands]
@@ -134,9 +141,14 @@ async def live(
         while alive := _alive(processes):
             step = min(process.step for process in alive)
             due = [process for process in alive if process.step == step]
-            options = options_of(step) if step < AFTER_ALL else ""
-            process = due[0] if options is None else _next(due)
-            process.give_turn(options or "")
+            process = _next(due) if step == AFTER_ALL or can_all_begin(step) else due[0]
+            if process.is_within:
+                line = GO_ON
+            elif step == AFTER_ALL:
+                line = NOTHING_MORE
+            else:
+                line = ask(processes.index(process), step)
+            process.give_turn(line)
             await process.end_of_turn()
             if process.step != step:
                 on_result(processes)
@@ -167,6 +179,7 @@ async def _start(command: Command, cores: set[int], stack: AsyncExitStack) -> Li
         lambda: asyncio.StreamReaderProtocol(ended), os.fdopen(reading, "rb", buffering=0)
     )
     stack.callback(transport.close)
+    os.write(gives, f"{command.first_line}\n".encode())
     words = command.words(ends)
     try:
         running = await stack.enter_async_context(started(words, cores, stdin, [ends]))

@@ -1,19 +1,20 @@
-"""What is to be compared, and the commands of the processes that do it."""
+"""What is to be compared, and what the processes that do it are asked for."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product, starmap
 from pathlib import Path
 from typing import Any
 
+from backends.devices import DeviceKind
 from backends.host import available_cores, core_numbers
 from backends.registry.variants import framework_of, variants_of_compared
-from parallel_core.comparison.cells import OWN_ENGINE, Cell
+from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.storage import trace_path
 from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
 from parallel_core.experiments.runner.counting import REPETITIONS
-from parallel_core.measurement.fresh_process import measuring_command
+from parallel_core.measurement.request import Request
 
 FIRST = 1
 """The number of the first round, in which order is counted and cells are profiled: nobody knows
@@ -84,33 +85,37 @@ class Plan:
         )
         return set(core_numbers()[:wanted])
 
-    def to_calibrate(self, cell: Cell) -> tuple[str, ...]:
-        """Return the parameters of a cell that a process chooses: those that no option fixes."""
-        usual = self._usual_options(cell.experiment)
-        return tuple(name for name in EXPERIMENTS[cell.experiment].calibrated if name not in usual)
-
-    def is_traced(self, turn: int) -> bool:
-        """Return whether the cells are profiled in a round."""
-        return self.traces_in is not None and turn == FIRST
-
-    def command(
-        self,
-        cells: Sequence[Cell],
-        chosen: Mapping[str, Mapping[str, Any]],
-        turn: int,
-        ended_on: int | None = None,
-    ) -> list[str]:
-        """Return the command that runs cells of a backend and engine in one process, and in one
-        round traces them.
-
-        `chosen` are values of parameters, by experiment, and take the place of those that a
-        comparison usually takes. The process ends its turns on a descriptor, if there is one.
+    def to_calibrate(self, name: str) -> tuple[str, ...]:
+        """Return the parameters of an experiment that a process chooses: those that no option
+        fixes.
         """
-        runs = (
-            (cell.experiment, self._options(cell, chosen.get(cell.experiment, {}), turn))
-            for cell in cells
+        usual = self._usual_options(name)
+        return tuple(size for size in EXPERIMENTS[name].calibrated if size not in usual)
+
+    def request(self, cell: Cell, chosen: Mapping[str, Any], turn: int) -> Request:
+        """Return what a cell's process is asked for in a round; in one round it is traced.
+
+        `chosen` are values of parameters, which take the place of those that a comparison usually
+        takes.
+        """
+        experiment = EXPERIMENTS[cell.experiment]
+        kind: DeviceKind = "gpu" if self.on_gpus else "cpu"
+        options: dict[str, Any] = {
+            "backend": framework_of(cell.backend),
+            "engine": cell.engine or None,
+            "devices": max(self.devices, experiment.devices),
+            "device_kind": self.device_kind,
+            "threads": self.threads,
+            "variant": variants_of_compared(cell.backend, cell.engine, kind),
+            # Order is the same in every round: it is counted in one.
+            "count": REPETITIONS if turn == FIRST else 0,
+            "sizes_chosen": True,
+        }
+        if self.traces_in is not None and turn == FIRST:
+            options["trace"] = trace_path(self.traces_in, cell)
+        return Request.of(
+            cell.experiment, {**options, **self._usual_options(cell.experiment), **chosen}
         )
-        return measuring_command(self.interpreters[cells[0].backend], runs, ended_on)
 
     def _usual_options(self, name: str) -> dict[str, Any]:
         """Return the options with which an experiment is compared."""
@@ -118,24 +123,3 @@ class Plan:
         if self.on_gpus:
             options.pop("size", None)
         return options
-
-    def _options(self, cell: Cell, chosen: Mapping[str, Any], turn: int) -> dict[str, Any]:
-        experiment = EXPERIMENTS[cell.experiment]
-        return {
-            "backend": framework_of(cell.backend),
-            "variant": variants_of_compared(
-                cell.backend, cell.engine, "gpu" if self.on_gpus else "cpu"
-            ),
-            "engine": None if cell.engine == OWN_ENGINE else cell.engine,
-            "devices": max(self.devices, experiment.devices),
-            "device-kind": self.device_kind,
-            "threads": self.threads,
-            **self._usual_options(cell.experiment),
-            **chosen,
-            # Order is the same in every round: it is counted in one.
-            "count": REPETITIONS if turn == FIRST else 0,
-            "sizes-chosen": "yes",
-            "trace-if-possible": trace_path(self.traces_in, cell)
-            if self.traces_in and self.is_traced(turn)
-            else None,
-        }

@@ -15,7 +15,7 @@ from parallel_core.comparison.cells import Cell, Comparison, FailedRun
 from parallel_core.comparison.living_processes import Command, Living, live
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.schedule import Generation, Lived, Process, Ran, Schedule
-from parallel_core.measurement.fresh_process import measured_in, option_words
+from parallel_core.measurement.fresh_process import line_of, measured_in, worker_command
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED
 from parallel_core.system.machine import describe_machine
@@ -42,42 +42,67 @@ async def run_together(
     Returns at least the outcome of the first cell of each. `on_result` is called with what they
     gave so far whenever there is another result.
     """
-    names = [experiment.name for experiment in plan.experiments]
-    commands = []
-    for process, deadline in zip(generation.processes, deadlines, strict=True):
-        words = partial(plan.command, process, chosen, generation.round)
-        steps = [names.index(cell.experiment) for cell in process]
-        commands.append(Command(words, steps, deadline))
-    so_far: tuple[Ran, ...] = ()
+    together = _Together(plan, generation, chosen, on_result)
+    commands = [together.command(number, deadline) for number, deadline in enumerate(deadlines)]
+    processes = await live(
+        commands, plan.cores, together.ask, together.keep, together.are_sizes_known
+    )
+    return together.given_by(processes)
 
-    def gave(processes: Sequence[Living]) -> tuple[Ran, ...]:
-        return tuple(
-            _ran(plan, cells, process, generation.round)
-            for cells, process in zip(generation.processes, processes, strict=True)
-        )
 
-    def tell(processes: Sequence[Living]) -> None:
-        nonlocal so_far
-        so_far = gave(processes)
-        on_result(so_far)
+class _Together:
+    """A generation whose processes are alive: what they gave, and what each is asked for.
 
-    def options_of(step: int) -> str | None:
-        """Return the options of an experiment that its first process chose here; None before."""
-        to_choose = [cell for cell in plan.cells if cell.experiment == names[step]]
-        parameters = [
-            name
-            for name in plan.to_calibrate(to_choose[0])
-            if name not in chosen.get(names[step], {})
-        ]
-        if not parameters:
-            return ""
-        for ran in so_far:
+    An experiment has the number of its place in the plan.
+    """
+
+    def __init__(
+        self, plan: Plan, generation: Generation, chosen: Chosen, on_result: OnResult
+    ) -> None:
+        self._plan, self._generation, self._chosen = plan, generation, chosen
+        self._on_result = on_result
+        self._names = [experiment.name for experiment in plan.experiments]
+        self._given: tuple[Ran, ...] = ()
+
+    def command(self, number: int, deadline: float) -> Command:
+        """Return the command of a process."""
+        cells = self._generation.processes[number]
+        python = self._plan.interpreters[cells[0].backend]
+        steps = [self._names.index(cell.experiment) for cell in cells]
+        return Command(partial(worker_command, python), self.ask(number, steps[0]), steps, deadline)
+
+    def ask(self, number: int, step: int) -> str:
+        """Return the line that asks a process for an experiment, with the sizes that are known."""
+        name = self._names[step]
+        (cell,) = (cell for cell in self._generation.processes[number] if cell.experiment == name)
+        sizes = {**self._sizes_chosen_here(name), **self._chosen.get(name, {})}
+        return line_of(self._plan.request(cell, sizes, self._generation.round))
+
+    def are_sizes_known(self, step: int) -> bool:
+        """Return whether an experiment's sizes are known; its first process may choose some."""
+        name = self._names[step]
+        known = {**self._sizes_chosen_here(name), **self._chosen.get(name, {})}
+        return known.keys() >= set(self._plan.to_calibrate(name))
+
+    def _sizes_chosen_here(self, name: str) -> dict[str, Any]:
+        """Return the sizes that the first process of this generation chose for an experiment."""
+        for ran in self._given:
             for cell, result in ran.measured.items():
-                if cell.experiment == names[step]:
-                    return option_words({name: result.parameters[name] for name in parameters})
-        return None
+                if cell.experiment == name:
+                    return {size: result.parameters[size] for size in self._plan.to_calibrate(name)}
+        return {}
 
-    return gave(await live(commands, plan.cores, tell, options_of))
+    def keep(self, processes: Sequence[Living]) -> None:
+        """Keep what the processes gave so far, and tell of it."""
+        self._given = self.given_by(processes)
+        self._on_result(self._given)
+
+    def given_by(self, processes: Sequence[Living]) -> tuple[Ran, ...]:
+        """Return what the processes gave, until now or until they ended."""
+        return tuple(
+            _ran(self._plan, cells, process, self._generation.round)
+            for cells, process in zip(self._generation.processes, processes, strict=True)
+        )
 
 
 def _ran(plan: Plan, cells: Process, process: Living, turn: int) -> Ran:
@@ -100,7 +125,7 @@ def _ran(plan: Plan, cells: Process, process: Living, turn: int) -> Ran:
 def _is_of(plan: Plan, cell: Cell, result: Result) -> bool:
     """Return whether a result is a cell's, with all parameters that were to be chosen."""
     return cell.matches(result) and all(
-        name in result.parameters for name in plan.to_calibrate(cell)
+        name in result.parameters for name in plan.to_calibrate(cell.experiment)
     )
 
 

@@ -112,7 +112,7 @@ class Schedule:
         for cell, results in self.cells.items():
             if results.results and not chosen[cell.experiment]:
                 parameters = results.results[0].parameters
-                names = self.plan.to_calibrate(cell)
+                names = self.plan.to_calibrate(cell.experiment)
                 chosen[cell.experiment] = {name: parameters[name] for name in names}
         return {name: {**chosen[name], **self.plan.sizes.get(name, {})} for name in chosen}
 

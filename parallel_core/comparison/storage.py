@@ -14,6 +14,7 @@ import msgspec
 from backends.profiling import Timeline
 from parallel_core.comparison.cells import Cell, Comparison
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.run.recording import reason_path
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline
@@ -95,11 +96,6 @@ def read_comparison(path: Path) -> Comparison:
 def trace_path(folder: Path, cell: Cell) -> Path:
     """Return the file of a cell's trace in a comparison's folder."""
     return folder / TRACES / f"{cell.experiment}-{cell.backend}-{cell.engine}.json.gz"
-
-
-def reason_path(trace: Path) -> Path:
-    """Return the file that says why there is no such trace."""
-    return trace.with_name(trace.name.partition(".")[0] + ".txt")
 
 
 def saved_timelines(folder: Path) -> TimelineOf | None:

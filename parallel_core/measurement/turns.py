@@ -2,14 +2,13 @@
 of them computes, and the rest sleep.
 
 What the machine does within some seconds, it does to all of them, and it cancels in their ratios.
-The process that started them (`parallel_core.comparison.living_processes`) gives a turn with a line
-on standard input: further options of the next experiment, which another process chose. A turn is
-ended with a byte on a descriptor, between two rounds of timing. A process that nobody gives turns
-never waits.
+The process that started them (`parallel_core.compare.living_processes`) gives a turn with a line on
+standard input, which is empty, or asks for the next experiment. A turn is ended with a byte on a
+descriptor, between two rounds of timing.
 """
 
 import os
-from threading import Semaphore
+from queue import SimpleQueue
 from time import perf_counter
 from typing import final
 
@@ -20,70 +19,75 @@ SHORTEST_TURN = 0.5
 """The seconds after which a turn ends between two rounds. Caches are cold when one begins."""
 TURN_ENDS, EXPERIMENT_ENDS = b"t", b"e"
 """What a process writes when its turn is over, and when it has printed a result, too."""
+GO_ON, NOTHING_MORE = "", "end"
+"""The line that gives a turn within an experiment, and the one that asks a process to end."""
+
+
+class Turns:
+    """The turns of a process that nobody gives any: it never waits."""
+
+    are_given = False
+    waited = 0.0
+    """The seconds for which this process has waited for its turns."""
+
+    def end_turn(self, shortest: float = 0.0) -> None:
+        """End a turn, unless it has not lasted for so many seconds, and wait for the next one."""
+
+    def clock(self) -> float:
+        """Return the seconds of `perf_counter` in which this process neither compiled nor waited.
+
+        They are for budgets, not for timings.
+        """
+        return clock_without_compiling() - self.waited
+
+
+ALONE = Turns()
 
 
 @final
-class _Turns:
-    """The turns of this process; it has the first one when it starts."""
+class Starter(Turns):
+    """The process that started this one: it asks by lines on standard input, and may give turns.
 
-    def __init__(self, ended_on: int) -> None:
-        self._ended_on = ended_on
-        self._given = Semaphore(0)
-        self.options: list[str] = []
-        self.began = perf_counter()
-        self.waited = 0.0
-        leave_with_starter(on_read=self._give)
-
-    def _give(self, line: bytes) -> None:
-        # The line is shorter than what a pipe takes as a whole, and the next one follows this turn.
-        self.options = line.decode().split()
-        self._given.release()
-
-    def end(self, message: bytes) -> None:
-        """End this turn, and wait for the next one."""
-        ended = perf_counter()
-        os.write(self._ended_on, message)
-        self._given.acquire()
-        self.began = perf_counter()
-        self.waited += self.began - ended
-
-
-_turns: list[_Turns] = []
-"""The turns of this process; none if nobody gives any."""
-
-
-def take_turns(ended_on: int) -> None:
-    """Take turns from now on, and end each on a descriptor."""
-    _turns.append(_Turns(ended_on))
-
-
-def are_taken() -> bool:
-    """Return whether this process takes turns."""
-    return bool(_turns)
-
-
-def end_turn(shortest: float = 0.0) -> None:
-    """End a turn, unless it has not lasted for so many seconds."""
-    for turns in _turns:
-        if perf_counter() - turns.began >= shortest:
-            turns.end(TURN_ENDS)
-
-
-def end_experiment() -> None:
-    """End a turn in which a result was printed."""
-    for turns in _turns:
-        turns.end(EXPERIMENT_ENDS)
-
-
-def options_of_turn() -> list[str]:
-    """Return the options that were given with this turn, as words of a command line."""
-    return [option for turns in _turns for option in turns.options]
-
-
-def working_clock() -> float:
-    """Return the seconds of `perf_counter` in which this process neither compiled nor waited for
-    its turn.
-
-    They are for budgets, not for timings.
+    This process ends with it. It has the first turn when it starts.
     """
-    return clock_without_compiling() - sum(turns.waited for turns in _turns)
+
+    def __init__(self, ended_on: int | None = None) -> None:
+        """Take turns, and end each on a descriptor, if there is one."""
+        self.are_given = ended_on is not None
+        self._ended_on = ended_on
+        self._lines: SimpleQueue[str] = SimpleQueue()
+        self._asked: list[str] = []
+        self._incomplete = b""
+        self._began = perf_counter()
+        leave_with_starter(on_read=self._keep)
+
+    def _keep(self, read: bytes) -> None:
+        """Keep the lines that have ended; a long one comes in several parts."""
+        *lines, self._incomplete = (self._incomplete + read).split(b"\n")
+        for line in lines:
+            self._lines.put(line.decode())
+
+    def next_asked(self) -> str:
+        """Wait for the next line that asks for something, and return it."""
+        line = self._asked.pop() if self._asked else GO_ON
+        while line == GO_ON:
+            line = self._lines.get()
+        self._began = perf_counter()
+        return line
+
+    def end_turn(self, shortest: float = 0.0) -> None:
+        ended = perf_counter()
+        if self._ended_on is None or ended - self._began < shortest:
+            return
+        os.write(self._ended_on, TURN_ENDS)
+        line = self._lines.get()
+        if line != GO_ON:
+            # Whoever wrote to the descriptor in this process's name is asked too early.
+            self._asked.append(line)
+        self._began = perf_counter()
+        self.waited += self._began - ended
+
+    def end_experiment(self) -> None:
+        """End a turn in which a result was printed."""
+        if self._ended_on is not None:
+            os.write(self._ended_on, EXPERIMENT_ENDS)

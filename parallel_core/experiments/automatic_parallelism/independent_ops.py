@@ -153,7 +153,7 @@ def _time_elsewhere(trial: Trial, size: int, workers: int, threads: int, remaini
         "workers-compared": workers,
         "threads": threads,
         "size": size,
-        "sizes-chosen": str("size" in trial.described.get("chosen_by", {})),
+        "sizes-chosen": "size" in trial.described.get("chosen_by", {}),
     }
     kept_name: Callable[[str], str] = str
     if threads != trial.backend.threads_per_device:

@@ -29,7 +29,7 @@ from functools import partial
 from typing import Annotated
 
 from backends import Array, Backend
-from backends.process_groups import GroupedBackend
+from backends.process_groups import grouped
 from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
@@ -208,8 +208,9 @@ def plan_on(
     One device takes `compared` first steps too, unless it is the only one or there are several
     processes.
     """
-    if isinstance(backend, GroupedBackend):
-        agree = partial(of_first, backend.group)
+    one_of_several = grouped(backend)
+    if one_of_several is not None:
+        agree = partial(of_first, one_of_several.group)
         return plan_training(backend, data, settings, 0, done, agree=agree)
     if len(backend.devices) == 1:
         compared = 0

@@ -17,7 +17,7 @@ from parallel_core.system.errors import REFUSED
 
 PROGRAM = """
 import os, signal, sys
-from parallel_core.measurement import turns
+from parallel_core.measurement.turns import NOTHING_MORE, Starter
 
 name, ended_on, log, misfortune = sys.argv[1:]
 
@@ -25,18 +25,20 @@ def note(event):
     with open(log, "a") as file:
         file.write(f"{name} {event}\\n")
 
-turns.take_turns(int(ended_on))
+starter = Starter(int(ended_on))
 note(f"process {os.getpid()}")
-turns.end_turn()
-for experiment in range(2):
+assert starter.next_asked() == "experiment 0"
+starter.end_turn()
+while (asked := starter.next_asked()) != NOTHING_MORE:
+    experiment = int(asked.removeprefix("experiment "))
     for number in range(2 if name == "a" else 3):
         note(f"begins {experiment}")
         if experiment == 1 and misfortune:
             os.kill(os.getpid(), getattr(signal, misfortune))
         note(f"ends {experiment}")
-        turns.end_turn(0.0)
+        starter.end_turn(0.0)
     print(f"result {experiment}", flush=True)
-    turns.end_experiment()
+    starter.end_experiment()
 """
 
 
@@ -60,7 +62,11 @@ def command(name: str, log: Log, misfortune: str = "", deadline: float = 60.0) -
     def words(ended_on: int) -> list[str]:
         return [sys.executable, "-c", PROGRAM, name, str(ended_on), str(log.path), misfortune]
 
-    return Command(words, range(2), deadline)
+    return Command(words, ask(0, 0), range(2), deadline)
+
+
+def ask(_: int, experiment: int) -> str:
+    return f"experiment {experiment}"
 
 
 def lived(*commands: Command) -> tuple[Sequence[Living], list[list[str]]]:
@@ -70,7 +76,7 @@ def lived(*commands: Command) -> tuple[Sequence[Living], list[list[str]]]:
     def on_result(processes: Sequence[Living]) -> None:
         printed.append([process.output for process in processes])
 
-    return asyncio.run(live(commands, set(), on_result)), printed
+    return asyncio.run(live(commands, set(), ask, on_result)), printed
 
 
 def test_one_computes_at_a_time_and_all_are_in_the_same_experiment(log: Log) -> None:
@@ -119,7 +125,7 @@ def test_one_that_is_killed_while_it_waits_is_given_up_alone(log: Log) -> None:
             (process,) = [int(line[2]) for line in log.of("process") if line[0] == "b"]
             os.kill(process, signal.SIGKILL)
 
-    good, bad = asyncio.run(live([command("a", log), command("b", log)], set(), on_result))
+    good, bad = asyncio.run(live([command("a", log), command("b", log)], set(), ask, on_result))
     assert bad.outcome is not None
     assert bad.outcome.status == -signal.SIGKILL
     assert good.outcome is not None
@@ -127,7 +133,7 @@ def test_one_that_is_killed_while_it_waits_is_given_up_alone(log: Log) -> None:
 
 
 def test_one_that_cannot_be_started_is_refused_alone(log: Log) -> None:
-    missing = Command(lambda _: ["/nowhere/python"], range(2), 1.0)
+    missing = Command(lambda _: ["/nowhere/python"], "", range(2), 1.0)
     (bad, good), _ = lived(missing, command("b", log))
     assert bad.outcome is not None
     assert (bad.outcome.status, bad.output) == (REFUSED, "")
@@ -139,7 +145,7 @@ def test_one_that_cannot_be_started_is_refused_alone(log: Log) -> None:
 def test_nothing_is_left_of_processes_that_are_cancelled(log: Log) -> None:
     async def cancelled() -> None:
         commands = [command("a", log, "SIGSTOP"), command("b", log)]
-        living = asyncio.create_task(live(commands, set(), lambda _: None))
+        living = asyncio.create_task(live(commands, set(), ask, lambda _: None))
         while not (log.path.exists() and ["a", "begins", "1"] in log.of("begins")):
             await asyncio.sleep(0.01)
         living.cancel()

@@ -1,6 +1,5 @@
-"""What is compared, on which Python and by which commands, and the order of processes."""
+"""What is compared, on which Python, what processes are asked for, and their order."""
 
-import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +13,7 @@ from parallel_core.comparison.cells import OWN_ENGINE, Cell, FailedRun
 from parallel_core.comparison.environments import python_with
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.schedule import Generation, Lived, Ran, Schedule
+from parallel_core.measurement.request import Request, Work
 from parallel_core.measurement.result import Result
 from tests.conftest import FRAMEWORKS
 from tests.parallel_core.comparison.made_up import PLAN, result
@@ -58,17 +58,9 @@ def test_what_is_installed_here_or_nowhere_runs_here(tmp_path: Path) -> None:
         assert python_with(name, tmp_path) == sys.executable
 
 
-def words(plan: Plan = PLAN, turn: int = 2, **chosen: dict[str, int]) -> list[str]:
-    """Return the arguments of the run of the first cell."""
-    first_cell = plan.cells[:1]
-    *_, arguments = plan.command(first_cell, chosen, turn)
-    return shlex.split(arguments)
-
-
-def value_of(option: str, arguments: list[str]) -> str:
-    """Return what stands behind an option, which is given once."""
-    assert arguments.count(option) == 1
-    return arguments[arguments.index(option) + 1]
+def asked(plan: Plan = PLAN, turn: int = 2, **chosen: int) -> Request:
+    """Return what the process of the first cell is asked for."""
+    return plan.request(plan.cells[0], chosen, turn)
 
 
 def test_cells_of_an_experiment_are_neighbours_in_time_and_those_of_a_side_share_a_process() -> (
@@ -94,30 +86,30 @@ def test_controls_run_in_the_first_round_only_if_that_is_wanted() -> None:
     assert every_time.groups_in(2) == both.sides
 
 
-def test_a_command_fixes_what_is_to_be_the_same_and_what_is_chosen_replaces_what_is_usual() -> None:
-    command = PLAN.command([B, D], {"overlap": {"size": 800, "copies": 7}}, turn=2)
-    assert command[:5] == ["/opt/python", "-P", "-m", "parallel_core", "measure"]
-    same = "--backend torch --engine async --devices 2 --device-kind cpu"
-    ending = "--count 0 --sizes-chosen yes"
-    assert command[5:] == [
-        f"parallel {same} --rounds 5 {ending}",
-        f"overlap {same} --rounds 3 --products 12 --size 800 --copies 7 {ending}",
-    ]
-    assert "--engine" not in words(replace(PLAN, engines=(OWN_ENGINE,)))
-    quick = words(replace(PLAN, mode="quick"), parallel={"size": 136, "rounds": 1})
-    assert value_of("--size", quick) == "136"
-    assert value_of("--rounds", quick) == "1"
+def test_a_request_fixes_what_is_to_be_the_same_and_what_is_chosen_replaces_what_is_usual() -> None:
+    request = PLAN.request(D, {"size": 800, "copies": 7}, turn=2)
+    assert request.work == Work(
+        experiment="overlap",
+        backend="torch",
+        engine="async",
+        devices=2,
+        device_kind="cpu",
+        parameters={"rounds": 3, "products": 12, "size": 800, "copies": 7},
+        count=0,
+        sizes_chosen=True,
+    )
+    assert asked(replace(PLAN, engines=(OWN_ENGINE,))).work.engine is None
+    quick = asked(replace(PLAN, mode="quick"), size=136, rounds=1)
+    assert quick.work.parameters == {"size": 136, "rounds": 1}
 
 
 def test_a_framework_as_shipped_is_run_with_its_variants_and_a_result_without_is_not_its() -> None:
     names = ("mxnet", "mxnet-as-shipped")
     plan = replace(PLAN, backends=names, interpreters=dict.fromkeys(names, sys.executable))
     tuned, as_shipped = plan.cells[:2]
-    assert "--variant" not in words(plan)
-    *_, arguments = plan.command((as_shipped,), {}, 2)
-    options = shlex.split(arguments)
-    assert value_of("--backend", options) == "mxnet"
-    assert options.count("--variant") == 3
+    assert asked(plan).work.variant == ()
+    work = plan.request(as_shipped, {}, 2).work
+    assert (work.backend, len(work.variant)) == ("mxnet", 3)
 
     as_described = {**result(tuned, {"case": 1.0}).backend, "variants": ["bulk-on"]}
     of_variants = result(tuned, {"case": 1.0}, backend=as_described)
@@ -128,24 +120,22 @@ def test_a_framework_as_shipped_is_run_with_its_variants_and_a_result_without_is
 def test_the_first_round_s_processes_are_asked_for_traces() -> None:
     # A profile that kills its process must not kill those that make up for it.
     traced = replace(PLAN, traces_in=Path("a b"))
-    path = value_of("--trace-if-possible", words(traced, turn=1))
-    assert path == "a b/traces/parallel-mxnet-async.json.gz"
-    assert "--trace-if-possible" not in words(traced, turn=2)
-    assert "--trace-if-possible" not in words(turn=1)
+    assert asked(traced, turn=1).files.trace == Path("a b/traces/parallel-mxnet-async.json.gz")
+    assert asked(traced, turn=2).files.trace is None
+    assert asked(turn=1).files.trace is None
 
 
 def test_order_is_counted_in_one_round() -> None:
-    assert value_of("--count", words(turn=1)) == "2"
-    assert value_of("--count", words(turn=2)) == "0"
+    assert [asked(turn=turn).work.count for turn in (1, 2)] == [2, 0]
 
 
 def test_sizes_for_cpus_are_left_to_the_first_process_where_devices_may_be_gpus() -> None:
     quick = replace(PLAN, mode="quick")
-    assert quick.to_calibrate(A) == ()
-    assert "--size" in words(quick)
+    assert quick.to_calibrate("parallel") == ()
+    assert "size" in asked(quick).work.parameters
     on_gpus = replace(quick, on_gpus=True)
-    assert on_gpus.to_calibrate(A) == ("size",)
-    assert "--size" not in words(on_gpus)
+    assert on_gpus.to_calibrate("parallel") == ("size",)
+    assert "size" not in asked(on_gpus).work.parameters
 
 
 def outcome(cell: Cell, invalid: bool = False) -> Result:

@@ -106,7 +106,7 @@ class Machine:
                 self.now = killed_at
                 failure = FailedRun(turn, "took too long", refused=False)
                 return Ran(measured, {cell: failure}, start, deadline)
-            names = plan.to_calibrate(cell)
+            names = plan.to_calibrate(cell.experiment)
             parameters = {**dict.fromkeys((*names, "size"), 64), **chosen[cell.experiment]}
             main_case = EXPERIMENTS[cell.experiment].case
             measured[cell] = result(cell, {main_case: 1.0}, parameters=parameters)

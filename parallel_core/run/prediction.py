@@ -116,8 +116,7 @@ def predict(
         return Question(experiment, declaration.question, metric, means)
     value, asked = asked_for(guess, declaration, metric or "")
     backend = backend or os.environ.get(BACKEND_VARIABLE, USUAL_BACKEND)
-    command_options = {"backend": backend, **_as_words(options)}
-    result, recorded = _run(experiment, command_options, timeline)
+    result, recorded = _run(experiment, {"backend": backend, **options}, timeline)
     return Prediction(judge(value, asked, result), result, recorded)
 
 
@@ -129,19 +128,9 @@ def _run(
         return measure_elsewhere(experiment, options, MOST_SECONDS), None
     with TemporaryDirectory(prefix="parallel-core-") as folder:
         path = Path(folder) / "trace.json"
-        traced = {**options, "trace-if-possible": str(path)}
-        result = measure_elsewhere(experiment, traced, MOST_SECONDS)
+        result = measure_elsewhere(experiment, {**options, "trace": path}, MOST_SECONDS)
         timeline = timeline_in(TraceFile(path)) if path.exists() else None
     return result, timeline
-
-
-def _as_words(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Name options, and write lists, as the command takes them."""
-    command_options = {}
-    for name, value in options.items():
-        is_list = isinstance(value, tuple | list)
-        command_options[name.replace("_", "-")] = ",".join(map(str, value)) if is_list else value
-    return command_options
 
 
 def _said(result: Result) -> tuple[str, ...]:

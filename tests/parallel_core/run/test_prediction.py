@@ -1,5 +1,6 @@
 """A prediction asks, runs in a process of its own, and shows guess and result side by side."""
 
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
@@ -12,19 +13,23 @@ import pytest
 import parallel_core
 from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.prediction import Prediction, Question, predict
-from tests.conftest import RunProgram, RunPython
+from parallel_core.run.prediction import Prediction, Question, predict
+from tests.conftest import RunPython
+from tests.parallel_core.run.asking import ended_with
 
 SMALL: dict[str, Any] = {"backend": "numpy", "size": 16, "rounds": 3}
 
 
 @pytest.fixture
-def in_this_process(program: RunProgram, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the command of a process run here, for what does not depend on where it runs."""
-    starting = SimpleNamespace(
-        run=lambda command, **_: program(*command[command.index("measure") :]),
-        TimeoutExpired=subprocess.TimeoutExpired,
-    )
+def in_this_process(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a worker answer here, for what does not depend on where it runs."""
+
+    def run(command: list[str], stdin: int, **_: object) -> "subprocess.CompletedProcess[str]":
+        capfd.readouterr()
+        status = ended_with(os.read(stdin, 1 << 16).decode().splitlines(), monkeypatch)
+        return subprocess.CompletedProcess(command, status, *capfd.readouterr())
+
+    starting = SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired)
     monkeypatch.setattr("parallel_core.measurement.fresh_process.subprocess", starting)
 
 
