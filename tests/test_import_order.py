@@ -39,7 +39,7 @@ ORDER = {
         ("experiments",),
         ("trace_analysis",),
         ("run",),
-        ("comparison", "labs"),
+        ("compare", "labs"),
         ("report",),
         ("doctor", "own_program"),
         ("terminal",),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.storage import read_comparison
+from parallel_core.compare.analysis import analyse
+from parallel_core.compare.results import Comparison
+from parallel_core.compare.storage import read_comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.conclusions import answer_of
 from parallel_core.measurement.request import Work

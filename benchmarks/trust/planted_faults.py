@@ -35,8 +35,8 @@ from benchmarks.trust.planted_backends import (
     SlowLaunches,
     Twice,
 )
-from parallel_core.comparison.account import PARTS, account_of, loudness_of, time_difference
-from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.compare.results import Cell, CellResults
+from parallel_core.compare.time_differences import PARTS, account_of, loudness_of, time_difference
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.copying import BEYOND_CACHES
 from parallel_core.measurement.fresh_process import asking, measured_in, worker_command

@@ -18,12 +18,12 @@ from rich.console import Console
 from backends.errors import unknown
 from backends.registry.variants import compared_names, framework_of
 from parallel_core.command_line import options
-from parallel_core.comparison.analysis import Analysis, analyse
-from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.environments import python_with
-from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.runner import run_comparison
-from parallel_core.comparison.storage import (
+from parallel_core.compare.analysis import Analysis, analyse
+from parallel_core.compare.environments import python_with
+from parallel_core.compare.plan import Plan
+from parallel_core.compare.results import Comparison
+from parallel_core.compare.runner import run_comparison
+from parallel_core.compare.storage import (
     REPORT,
     RESULT,
     claimed_folder,

@@ -14,14 +14,14 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from backends.registry.variants import title_of_compared
-from parallel_core.comparison.account import PARTS
-from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis, analyse
-from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.difference import Difference
-from parallel_core.comparison.plan import FIRST
-from parallel_core.comparison.runner import OnProgress
-from parallel_core.comparison.schedule import Generation
-from parallel_core.comparison.screen import Screen, screen_of, screen_of_counts
+from parallel_core.compare.analysis import Analysis, ExperimentAnalysis, analyse
+from parallel_core.compare.answer_table import Screen, screen_of, screen_of_counts
+from parallel_core.compare.cell_changes import Difference
+from parallel_core.compare.plan import FIRST
+from parallel_core.compare.results import Comparison
+from parallel_core.compare.runner import OnProgress
+from parallel_core.compare.schedule import Generation
+from parallel_core.compare.time_differences import PARTS
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.measurement.differences import Verdict
 from parallel_core.system.formatting import figure, listed, seconds

@@ -18,11 +18,11 @@ from benchmarks.trust.self_test import (
     findings_of_rates,
     synthetic,
 )
-from parallel_core.comparison.cells import Cell
+from parallel_core.compare.results import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.formulas import Formula, interval_of, ratio
 from parallel_core.measurement.result import Case
-from tests.parallel_core.comparison.made_up import result
+from tests.parallel_core.compare.made_up import result
 
 TRIALS = 60
 REQUIRED, OF_REASONS = 0.95, 0.9

@@ -8,9 +8,9 @@ from pathlib import Path
 import backends
 from backends.devices import parse_devices
 from parallel_core.command_line import compare, options
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import OWN_ENGINE, with_engines_that_ran
-from parallel_core.comparison.plan import Plan
+from parallel_core.compare.analysis import analyse
+from parallel_core.compare.plan import Plan
+from parallel_core.compare.results import OWN_ENGINE, with_engines_that_ran
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.request import Request
 from parallel_core.run.options import options_for_one

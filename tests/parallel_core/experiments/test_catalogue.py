@@ -30,7 +30,7 @@ from parallel_core.experiments.runner.declaration import OF_COPIES
 from parallel_core.measurement.request import Work
 from parallel_core.run.options import command_again
 from parallel_core.terminal.explanation import Chosen, show_catalogue
-from tests.parallel_core.comparison.made_up import PLAN
+from tests.parallel_core.compare.made_up import PLAN
 from tests.parallel_core.experiments.small import small
 from tests.parallel_core.terminal.printed import printed
 

@@ -24,7 +24,7 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Benchmark, Timing, TooSlowError, interleave, measure
 from parallel_core.measurement.turns import Turns
 from parallel_core.system.machine import MachineWatch
-from tests.parallel_core.comparison import made_up
+from tests.parallel_core.compare import made_up
 from tests.parallel_core.jobs.ranks import are_gone, wait_until
 
 

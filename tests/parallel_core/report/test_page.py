@@ -11,13 +11,13 @@ from itertools import chain, pairwise
 
 import pytest
 
-from parallel_core.comparison.account import PARTS
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import Cell, CellResults, Comparison, FailedRun
-from parallel_core.comparison.plan import FIRST
-from parallel_core.comparison.screen import screen_of
+from parallel_core.compare.analysis import analyse
+from parallel_core.compare.answer_table import screen_of
+from parallel_core.compare.plan import FIRST
+from parallel_core.compare.results import Cell, CellResults, Comparison, FailedRun
+from parallel_core.compare.time_differences import PARTS
 from parallel_core.measurement.task_graph import Task
-from tests.parallel_core.comparison.made_up import (
+from tests.parallel_core.compare.made_up import (
     NASTY,
     ONE,
     changed,

@@ -11,10 +11,10 @@ from itertools import takewhile
 from time import monotonic
 from typing import Any, TypeAlias
 
-from parallel_core.comparison.cells import Cell, Comparison, FailedRun
-from parallel_core.comparison.living_processes import Command, Living, live
-from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.schedule import Generation, Lived, Process, Ran, Schedule
+from parallel_core.compare.living_processes import Command, Living, live
+from parallel_core.compare.plan import Plan
+from parallel_core.compare.results import Cell, Comparison, FailedRun
+from parallel_core.compare.schedule import Generation, Lived, Process, Ran, Schedule
 from parallel_core.measurement.fresh_process import line_of, measured_in, worker_command
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from parallel_core.comparison.living_processes import Command, Living, live
+from parallel_core.compare.living_processes import Command, Living, live
 from parallel_core.system.errors import REFUSED
 
 PROGRAM = """

@@ -15,16 +15,16 @@ import pyperf
 import pytest
 from pyperf._cli import format_checks
 
-from parallel_core.comparison.analysis import (
+from parallel_core.compare.analysis import (
     NO_PAIR,
     NOTHING_MEASURED,
     ONE_FRAMEWORK,
     CellAnalysis,
     analyse,
 )
-from parallel_core.comparison.cells import Cell, CellResults, Comparison
-from parallel_core.comparison.difference import compare_with_old
-from parallel_core.comparison.validity import assess, instabilities
+from parallel_core.compare.assessed import assess, instabilities
+from parallel_core.compare.cell_changes import compare_with_old
+from parallel_core.compare.results import Cell, CellResults, Comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import WITHOUT_QUEUE
 from parallel_core.measurement import confidence_intervals, differences
@@ -32,7 +32,7 @@ from parallel_core.measurement.result import Answer
 from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
 from parallel_core.terminal.console import terminal_console
-from tests.parallel_core.comparison.made_up import (
+from tests.parallel_core.compare.made_up import (
     ONE,
     TOGETHER,
     changed,
@@ -46,7 +46,7 @@ from tests.parallel_core.comparison.made_up import (
     with_figures,
     with_parts,
 )
-from tests.parallel_core.comparison.test_account import scaled
+from tests.parallel_core.compare.test_time_differences import scaled
 
 NO_BARRIER, FEWER_BARRIERS = (
     EXPERIMENTS["barriers"].case.replace("64", count) for count in ("0", "32")

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from parallel_core.comparison.cells import Cell, CellResults, Comparison, FailedRun
-from parallel_core.comparison.plan import Plan
+from parallel_core.compare.plan import Plan
+from parallel_core.compare.results import Cell, CellResults, Comparison, FailedRun
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Case, Counted, Result
 from parallel_core.system.machine import describe_machine

@@ -10,8 +10,8 @@ from typing import Any
 from backends.devices import DeviceKind
 from backends.host import available_cores, core_numbers
 from backends.registry.variants import framework_of, variants_of_compared
-from parallel_core.comparison.cells import Cell
-from parallel_core.comparison.storage import trace_path
+from parallel_core.compare.results import Cell
+from parallel_core.compare.storage import trace_path
 from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
 from parallel_core.experiments.runner.counting import REPETITIONS
 from parallel_core.measurement.request import Request

@@ -9,20 +9,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from parallel_core.comparison.account import (
-    TimeDifference,
-    account_of,
-    loudness_of,
-    systematic_errors,
-    time_difference,
-)
-from parallel_core.comparison.cells import Cell, CellResults, Comparison
-from parallel_core.comparison.validity import (
+from parallel_core.compare.assessed import (
     CellState,
     assess,
     doubtful_units,
     main_case,
     unstable_cases,
+)
+from parallel_core.compare.results import Cell, CellResults, Comparison
+from parallel_core.compare.time_differences import (
+    TimeDifference,
+    account_of,
+    loudness_of,
+    systematic_errors,
+    time_difference,
 )
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.counts import write

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parallel_core.comparison.cells import (
+from parallel_core.compare.plan import Plan
+from parallel_core.compare.results import (
     OWN_ENGINE,
     Cell,
     CellResults,
@@ -22,13 +23,12 @@ from parallel_core.comparison.cells import (
     FailedRun,
     with_engines_that_ran,
 )
-from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.runner import Chosen, OnResult, run_comparison, run_together
-from parallel_core.comparison.schedule import Generation, Process, Ran
+from parallel_core.compare.runner import Chosen, OnResult, run_comparison, run_together
+from parallel_core.compare.schedule import Generation, Process, Ran
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
-from tests.parallel_core.comparison.made_up import PLAN as TWO_EXPERIMENTS
-from tests.parallel_core.comparison.made_up import comparison, result
+from tests.parallel_core.compare.made_up import PLAN as TWO_EXPERIMENTS
+from tests.parallel_core.compare.made_up import comparison, result
 
 PLAN = replace(
     TWO_EXPERIMENTS,

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.comparison.account import account_of, systematic_errors, time_difference
-from parallel_core.comparison.cells import Cell, CellResults, Comparison
-from parallel_core.comparison.difference import Difference, compare_with_old
+from parallel_core.compare.cell_changes import Difference, compare_with_old
+from parallel_core.compare.results import Cell, CellResults, Comparison
+from parallel_core.compare.time_differences import account_of, systematic_errors, time_difference
 from parallel_core.system.files import write_json
 from parallel_core.system.machine import MachineWatch
 from parallel_core.terminal.comparison import show_difference
 from tests.conftest import RunProgram
-from tests.parallel_core.comparison.made_up import (
+from tests.parallel_core.compare.made_up import (
     ONE,
     TOGETHER,
     changed,

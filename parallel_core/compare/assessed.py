@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import mean, median_high, stdev
 from typing import Literal
 
-from parallel_core.comparison.cells import CellResults
+from parallel_core.compare.results import CellResults
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.declaration import shown_case
 from parallel_core.measurement.confidence_intervals import median_interval

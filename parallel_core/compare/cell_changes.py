@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from parallel_core.comparison.account import TimeDifference, loudness_of, time_difference
-from parallel_core.comparison.analysis import interval_of
-from parallel_core.comparison.cells import Cell, CellResults, Comparison
-from parallel_core.comparison.validity import CellState, assess
+from parallel_core.compare.analysis import interval_of
+from parallel_core.compare.assessed import CellState, assess
+from parallel_core.compare.results import Cell, CellResults, Comparison
+from parallel_core.compare.time_differences import TimeDifference, loudness_of, time_difference
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import Band
 from parallel_core.measurement.confidence_intervals import Interval

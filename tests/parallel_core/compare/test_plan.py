@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from parallel_core.comparison import environments
-from parallel_core.comparison.cells import OWN_ENGINE, Cell, FailedRun
-from parallel_core.comparison.environments import python_with
-from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.schedule import Generation, Lived, Ran, Schedule
+from parallel_core.compare import environments
+from parallel_core.compare.environments import python_with
+from parallel_core.compare.plan import Plan
+from parallel_core.compare.results import OWN_ENGINE, Cell, FailedRun
+from parallel_core.compare.schedule import Generation, Lived, Ran, Schedule
 from parallel_core.measurement.request import Request, Work
 from parallel_core.measurement.result import Result
 from tests.conftest import FRAMEWORKS
-from tests.parallel_core.comparison.made_up import PLAN, result
+from tests.parallel_core.compare.made_up import PLAN, result
 
 A, B, C, D = PLAN.cells
 CELLS = {"a": A, "b": B, "c": C, "d": D}

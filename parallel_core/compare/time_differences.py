@@ -34,8 +34,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from parallel_core.comparison.cells import Cell, CellResults
-from parallel_core.comparison.validity import doubtful_units, main_case
+from parallel_core.compare.assessed import doubtful_units, main_case
+from parallel_core.compare.results import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement import differences
 from parallel_core.measurement.confidence_intervals import (

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from backends.registry.variants import title_of_compared
-from parallel_core.comparison.account import TimeDifference
-from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.compare.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.compare.time_differences import TimeDifference
 from parallel_core.experiments import Experiment
 from parallel_core.experiments.runner.counts import Count, write
 from parallel_core.experiments.runner.metrics import Metric

@@ -18,16 +18,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import CellResults, Comparison
-from parallel_core.comparison.difference import compare_with_old
-from parallel_core.comparison.storage import claimed_folder, read_comparison
+from parallel_core.compare.analysis import analyse
+from parallel_core.compare.cell_changes import compare_with_old
+from parallel_core.compare.results import CellResults, Comparison
+from parallel_core.compare.storage import claimed_folder, read_comparison
 from parallel_core.report.pyperf_export import suites
 from parallel_core.system.errors import RequestError
 from parallel_core.terminal.comparison import show_comparison, show_difference
 from parallel_core.terminal.console import terminal_console
 from tests.conftest import RunProgram
-from tests.parallel_core.comparison.made_up import (
+from tests.parallel_core.compare.made_up import (
     changed,
     comparison,
     every_chart,
@@ -35,7 +35,7 @@ from tests.parallel_core.comparison.made_up import (
     measured,
     parallel,
 )
-from tests.parallel_core.comparison.test_account import PARTS, made_of
+from tests.parallel_core.compare.test_time_differences import PARTS, made_of
 from tests.parallel_core.terminal.printed import controls
 from tests.tree import ROOT
 
@@ -258,7 +258,7 @@ def test_a_report_that_cannot_be_written_is_found_before_measuring(tmp_path: Pat
 CLAIMING = """
 import sys, time
 from pathlib import Path
-from parallel_core.comparison.storage import claimed_folder
+from parallel_core.compare.storage import claimed_folder
 
 with claimed_folder(Path(sys.argv[1]), with_traces=False):
     print("claimed", flush=True)

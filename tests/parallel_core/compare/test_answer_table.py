@@ -4,10 +4,10 @@ machine too.
 
 from dataclasses import replace
 
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.screen import HEADLINE, screen_of
+from parallel_core.compare.analysis import analyse
+from parallel_core.compare.answer_table import HEADLINE, screen_of
 from parallel_core.experiments import EXPERIMENTS
-from tests.parallel_core.comparison.made_up import BESIDE, comparison, counted
+from tests.parallel_core.compare.made_up import BESIDE, comparison, counted
 
 
 def test_counts_stand_above_the_figures_of_the_clock() -> None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from backends.profiling import Timeline
-from parallel_core.comparison.cells import Cell, Comparison
+from parallel_core.compare.results import Cell, Comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.run.recording import reason_path
 from parallel_core.system import files

@@ -13,8 +13,8 @@ from itertools import groupby
 from statistics import mean
 from typing import Any, TypeAlias
 
-from parallel_core.comparison.cells import Cell, CellResults, FailedRun
-from parallel_core.comparison.plan import FIRST, Plan
+from parallel_core.compare.plan import FIRST, Plan
+from parallel_core.compare.results import Cell, CellResults, FailedRun
 from parallel_core.measurement.result import Result
 
 Process: TypeAlias = tuple[Cell, ...]
