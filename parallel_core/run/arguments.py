@@ -5,7 +5,7 @@ A program takes a supply if one of its arguments has its type as annotation, and
 progress if an argument has one of its names. A program imports nothing from here.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -129,31 +129,35 @@ def arguments_of(
 
 
 def parameter_values(experiment: Experiment, written: Mapping[str, Written]) -> dict[str, Any]:
-    """Return the values of all parameters by name: as they are written, or else the defaults.
+    """Return the values of all parameters by name; a dataclass is made from those of its fields.
 
-    Raises RequestError for a name that no parameter has, and for a value that is none of its.
+    Raises RequestError as `option_values` does.
     """
-    known = [name.replace("_", "-") for name in experiment.parameters_by_option]
-    for name in written:
-        if name not in experiment.parameters_by_option:
-            option = f"--{name.replace('_', '-')}"
-            options = [f"--{known_name}" for known_name in known]
-            raise RequestError(unknown(f"option of {experiment.name}", option, options))
-    return _values_of(experiment.parameters, written)
-
-
-def _values_of(parameters: Sequence[Parameter], written: Mapping[str, Written]) -> dict[str, Any]:
-    """Return the values of parameters by name; a dataclass is made from those of its fields."""
+    by_option = option_values(experiment, written)
     values: dict[str, Any] = {}
-    for parameter in parameters:
+    for parameter in experiment.parameters:
         if parameter.fields:
-            of_fields = _values_of(tuple(parameter.fields.values()), written)
-            values[parameter.name] = replace(parameter.default, **of_fields)
-        elif parameter.option in written:
-            values[parameter.name] = _read(parameter, written[parameter.option])
+            fields = {name: by_option[of.option] for name, of in parameter.fields.items()}
+            values[parameter.name] = replace(parameter.default, **fields)
         else:
-            values[parameter.name] = parameter.default
+            values[parameter.name] = by_option[parameter.option]
     return values
+
+
+def option_values(experiment: Experiment, written: Mapping[str, Written]) -> dict[str, Any]:
+    """Return the values of all parameters by option: as they are written, or else the defaults.
+
+    Raises RequestError for an option that is none, and for a value that it does not take.
+    """
+    known = experiment.parameters_by_option
+    for option in written:
+        if option not in known:
+            names = [spelt(name) for name in known]
+            raise RequestError(unknown(f"option of {experiment.name}", spelt(option), names))
+    return {
+        option: _read(parameter, written[option]) if option in written else parameter.default
+        for option, parameter in known.items()
+    }
 
 
 def _read(parameter: Parameter, written: Written) -> Any:
@@ -162,5 +166,10 @@ def _read(parameter: Parameter, written: Written) -> Any:
     try:
         return kind.convert(str(written), None, None)
     except click.BadParameter as error:
-        option = f"--{parameter.option.replace('_', '-')}"
+        option = spelt(parameter.option)
         raise RequestError(f"Invalid value for '{option}': {error.message}") from error
+
+
+def spelt(name: str) -> str:
+    """Return an option as it is written: `--device-kind`."""
+    return f"--{name.replace('_', '-')}"

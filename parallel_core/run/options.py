@@ -20,7 +20,7 @@ from parallel_core.experiments.runner.guess import read_guess
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.measurement.request import Files, Option, Request, Words, Work, declared_by
 from parallel_core.measurement.result import Result
-from parallel_core.run.arguments import supplies_of
+from parallel_core.run.arguments import spelt, supplies_of
 from parallel_core.run.values import DEVICES, MOST_DEVICES, PATH, Checked, type_of
 
 AddOption: TypeAlias = Callable[[Any], Any]
@@ -92,7 +92,7 @@ def _of_field(name: str, part: type, option: Option, in_braces: Mapping[str, str
         settings["type"] = PATH
     elif type_ in (int, int | None):
         settings["type"] = click.IntRange(1, option.most)
-    return click.option(_spelt(name), name, **settings)
+    return click.option(spelt(name), name, **settings)
 
 
 def _of_parameters(parameters: Sequence[Parameter]) -> Iterator[AddOption]:
@@ -110,7 +110,7 @@ def _of_parameter(parameter: Parameter) -> AddOption:
     if isinstance(default, Sequence) and not isinstance(default, str):
         default = ",".join(map(str, default))
     return click.option(
-        _spelt(parameter.option),
+        spelt(parameter.option),
         parameter.option,
         type=type_of(parameter),
         metavar=parameter.metavar,
@@ -156,9 +156,9 @@ def command_of(work: Work) -> str:
             value = spelled(value)
         if value != getattr(Work, name):
             for repeated in value if isinstance(value, tuple) else (value,):
-                words += [_spelt(name), str(repeated)]
+                words += [spelt(name), str(repeated)]
     for name, value in work.parameters.items():
-        words += [_spelt(name), str(value)]
+        words += [spelt(name), str(value)]
     return shlex.join(words)
 
 
@@ -176,9 +176,4 @@ def options_for_one(request: Request) -> Iterator[str]:
         for name, option in declared_by(type(part)).items():
             is_given = getattr(part, name) != getattr(type(part), name)
             if option.for_one and is_given:
-                yield _spelt(name)
-
-
-def _spelt(name: str) -> str:
-    """Return an option as it is written: `--device-kind`."""
-    return f"--{name.replace('_', '-')}"
+                yield spelt(name)

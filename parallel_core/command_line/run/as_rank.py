@@ -16,7 +16,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.jobs.rank import described, joined, share_gpus
 from parallel_core.jobs.shared import supplies_of_rank
 from parallel_core.measurement.request import Files, Request
-from parallel_core.run.arguments import parameter_values
+from parallel_core.run.arguments import option_values
 from parallel_core.run.measure import USUAL, load, measure
 from parallel_core.system.errors import RequestError
 from parallel_core.terminal.result import show
@@ -59,6 +59,6 @@ def run_as_rank(request: Request, where: Rendezvous) -> None:
 
 def _alike_in_all(request: Request) -> dict[str, object]:
     """Return what all ranks must be asked for alike; paths may differ from host to host."""
-    values = parameter_values(EXPERIMENTS[request.work.experiment], request.work.parameters)
+    values = option_values(EXPERIMENTS[request.work.experiment], request.work.parameters)
     asked: Files = request.files
     return {**values, "checkpoint_steps": asked.checkpoint_steps, "resume": asked.resume}
