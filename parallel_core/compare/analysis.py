@@ -8,9 +8,10 @@ Every sentence is a fixed text followed by figures; what a figure means is the e
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from parallel_core.compare.assessed import (
-    CellState,
+    AssessedCell,
     assess,
     doubtful_units,
     main_case,
@@ -43,13 +44,9 @@ NO_PAIR = "No two frameworks were measured in the same experiment on the same en
 
 
 @dataclass(frozen=True)
-class CellAnalysis:
+class CellAnalysis(AssessedCell):
     """The figures of one cell. A cell that is not believed has neither intervals nor a ratio."""
 
-    results: CellResults
-    state: CellState
-    reason: str
-    """Why it is not believed, or what was wrong with some of its processes."""
     case: str = ""
     """The case that cells of the experiment are compared by."""
     times: Mapping[str, Interval] = field(default_factory=dict)
@@ -65,16 +62,6 @@ class CellAnalysis:
     """The cases whose bare times are doubtful, or whose times are unstable, each with the
     reasons.
     """
-
-    @property
-    def cell(self) -> Cell:
-        """The experiment, backend and engine."""
-        return self.results.cell
-
-    @property
-    def believed(self) -> bool:
-        """Whether its results can be true."""
-        return self.state == "measured"
 
     @property
     def time(self) -> Interval | None:
@@ -186,11 +173,14 @@ def analyse(comparison: Comparison) -> Analysis:
     """Draw every interval, difference and verdict of a comparison, and the sentences that
     follow.
     """
-    believed = [results for results in comparison.cells if assess(results)[0] == "measured"]
-    noises = loudness_of(believed)
+    cells_by_experiment: dict[str, list[AssessedCell]] = {}
+    for results in comparison.cells:
+        cells_by_experiment.setdefault(results.cell.experiment, []).append(assess(results))
+    all_cells = chain.from_iterable(cells_by_experiment.values())
+    noises = loudness_of(cell.results for cell in all_cells if cell.believed)
     experiments = tuple(
-        _analyse_experiment(EXPERIMENTS[name], comparison.of(name), noises)
-        for name in comparison.experiments
+        _analyse_experiment(EXPERIMENTS[name], cells, noises)
+        for name, cells in cells_by_experiment.items()
     )
     return Analysis(comparison, experiments, _conclusions(comparison, experiments))
 
@@ -219,34 +209,25 @@ def _conclusions(
 
 
 def _analyse_experiment(
-    experiment: Experiment, all_results: Sequence[CellResults], noises: Mapping[str, Noise]
+    experiment: Experiment, assessed: Sequence[AssessedCell], noises: Mapping[str, Noise]
 ) -> ExperimentAnalysis:
-    assessments = {results.cell: assess(results) for results in all_results}
-    believed = {
-        results.cell: results
-        for results in all_results
-        if assessments[results.cell][0] == "measured"
-    }
-    case = main_case(*believed.values()) if believed else ""
-    for cell in [cell for cell, results in believed.items() if not results.medians(case)]:
-        # Results of unlike work, put together by hand or from an older version.
-        assessments[cell] = "failed", f"its results have no case {case or experiment.case!r}"
-        del believed[cell]
-    errors = systematic_errors([*believed.values()], case)
-    compared = list(believed)
+    """Compare the cells of an experiment, and say what its figures mean."""
+    believed = [cell.results for cell in assessed if cell.believed]
+    case = main_case(*believed) if believed else ""
+    assessed = [_with_case(cell, case, experiment) for cell in assessed]
+    results_of = {cell.cell: cell.results for cell in assessed if cell.believed}
+    errors = systematic_errors([*results_of.values()], case)
+    compared = list(results_of)
     against_first = [(cell, compared[0]) for cell in compared[1:]]
-    pairs_of_frameworks = _between_frameworks(compared, [one.cell for one in all_results])
+    pairs_of_frameworks = _between_frameworks(compared, [cell.cell for cell in assessed])
     pairs_of_engines = _against_first_of_group(compared, lambda cell: cell.backend)
-    all_pairs = dict.fromkeys((*against_first, *pairs_of_frameworks, *pairs_of_engines))
-    difference_of = {
-        (cell, other): time_difference(believed[cell], believed[other], case, errors, noises)
-        for cell, other in all_pairs
-    }
+    difference_of: dict[tuple[Cell, Cell], TimeDifference] = {}
+    for cell, other in dict.fromkeys((*against_first, *pairs_of_frameworks, *pairs_of_engines)):
+        difference_of[cell, other] = time_difference(
+            results_of[cell], results_of[other], case, errors, noises
+        )
     from_first = {cell: difference_of[cell, first] for cell, first in against_first}
-    cells = tuple(
-        _analyse_cell(results, *assessments[results.cell], case, from_first.get(results.cell))
-        for results in all_results
-    )
+    cells = tuple(_analyse_cell(cell, case, from_first.get(cell.cell)) for cell in assessed)
     between_frameworks = tuple(difference_of[pair] for pair in pairs_of_frameworks)
     between_engines = tuple(difference_of[pair] for pair in pairs_of_engines)
     answer = _answer(experiment, cells)
@@ -264,6 +245,17 @@ def _analyse_experiment(
         tuple(sentences),
         errors,
     )
+
+
+def _with_case(cell: AssessedCell, case: str, experiment: Experiment) -> AssessedCell:
+    """Return a cell as failed if it lacks the case by which the believed ones are compared.
+
+    Such results are of unlike work, put together by hand or from an older version.
+    """
+    if not cell.believed or cell.results.medians(case):
+        return cell
+    reason = f"its results have no case {case or experiment.case!r}"
+    return replace(cell, state="failed", reason=reason)
 
 
 def _counted(experiment: Experiment, cells: Sequence[CellAnalysis]) -> tuple[str, ...]:
@@ -339,26 +331,29 @@ def _against_first_of_group(
     return [(other, first) for first, *others in groups.values() for other in others]
 
 
-def _analyse_cell(
-    results: CellResults,
-    state: CellState,
-    reason: str,
-    case: str,
-    difference: TimeDifference | None,
-) -> CellAnalysis:
-    if state != "measured":
-        return CellAnalysis(results, state, reason)
-    metrics = {name: results.metric(name) for result in results.valid for name in result.metrics}
+def _analyse_cell(cell: AssessedCell, case: str, difference: TimeDifference | None) -> CellAnalysis:
+    """Draw the intervals of a cell, if it is believed."""
+    results = cell.results
+    if not cell.believed:
+        return CellAnalysis(results, cell.state, cell.reason)
+    times = {name: interval_of(results.medians(name)) for name in results.case_names}
+    metrics: dict[str, Interval] = {}
+    names = chain.from_iterable(result.metrics for result in results.valid)
+    for name in dict.fromkeys(names):
+        values = results.metric(name)
+        if values:
+            metrics[name] = interval_of(values)
+    parts = account_of(results, case)
     return CellAnalysis(
         results,
-        state,
-        reason,
+        cell.state,
+        cell.reason,
         case,
-        times={name: interval_of(results.medians(name)) for name in results.case_names},
-        metrics={name: interval_of(values) for name, values in metrics.items() if values},
+        times=times,
+        metrics=metrics,
         curves=_curves(results),
         difference=difference,
-        account={part: interval_of(values) for part, values in account_of(results, case).items()},
+        account={part: interval_of(values) for part, values in parts.items()},
         warnings=(*doubtful_units(results), *unstable_cases(results)),
     )
 

@@ -13,18 +13,12 @@ from parallel_core.compare.analysis import Analysis, CellAnalysis, ExperimentAna
 from parallel_core.compare.time_differences import TimeDifference
 from parallel_core.experiments import Experiment
 from parallel_core.experiments.runner.counts import Count, write
-from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.experiments.runner.metrics import Metric, Overlap
 from parallel_core.measurement.confidence_intervals import SMALLEST_DIFFERENCE
 from parallel_core.system.formatting import listed, seconds
 
-OVERLAPPED = {"queued", "parallel", "hidden", "alongside"}
-TOOK_TURNS = {"not-queued", "serial", "hindered", "without-queue"}
-"""Bands of an engine that overlaps everything, and of one that overlaps nothing."""
-OPEN = ""
-"""In place of a band, of a figure that touches several."""
-UNCLEAR = {"partly", OPEN}
 HEADLINE = "Engines with queues overlap work; engines without take turns."
-"""Said if it holds for every cell whose figure has one of these bands."""
+"""Said if it holds for every cell whose figure says how much of the work overlapped."""
 NO_FIGURE = "–"
 IMPOSSIBLE = "impossible"
 ROUGH = "~"
@@ -164,34 +158,35 @@ def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
 def _overlaps_by_queues(analysis: Analysis) -> bool:
     """Return whether all cells with queues overlapped, and all without took turns.
 
-    Bands that say neither do not count, and there must be cells of both kinds.
+    Figures that say nothing of it do not count, and there must be cells of both kinds.
     """
-    codes_by_engine: dict[str, set[str]] = {"async": set(), "sync": set()}
+    overlaps_by_engine: dict[str, set[Overlap]] = {"async": set(), "sync": set()}
     for experiment in analysis.experiments:
         for cell in experiment.cells:
-            code = _code_of(cell, experiment.experiment)
-            if code is not None and code in OVERLAPPED | TOOK_TURNS | UNCLEAR:
+            overlap = _overlap_of(cell, experiment.experiment)
+            if overlap is not None:
                 engine = cell.results.results[0].backend["engine"]
-                codes_by_engine[engine].add(code)
-    with_queues, without = codes_by_engine["async"], codes_by_engine["sync"]
-    if not with_queues or not without:
-        return False
-    return with_queues <= OVERLAPPED and without <= TOOK_TURNS
+                overlaps_by_engine[engine].add(overlap)
+    return overlaps_by_engine == {"async": {"all"}, "sync": {"none"}}
 
 
-def _code_of(cell: CellAnalysis, experiment: Experiment) -> str | None:
-    """Return the code of a cell's first count, or else of its main figure; None if it has neither.
+def _overlap_of(cell: CellAnalysis, experiment: Experiment) -> Overlap | None:
+    """Return how much of the work overlapped, by a cell's first count or else its main figure.
 
-    A figure that touches several bands is `OPEN`.
+    None if neither says it.
     """
     for count in experiment.counts[:1]:
         counted = cell.results.counted(count.name)
         if counted is not None:
-            return count.band(counted.count, counted.of).code
+            return count.band(counted.count, counted.of).overlap
     if not cell.believed or cell.metric is None or not math.isfinite(cell.metric.high):
         return None
     band = experiment.main.place(cell.metric, cell.results.valid[0])
-    return band.code if band else OPEN
+    if band is not None:
+        return band.overlap
+    # It touches several bands.
+    says_overlap = any(band.overlap is not None for band in experiment.main.bands)
+    return "part" if says_overlap else None
 
 
 def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
 """Whether a cell's times can be believed, and when they are unstable in pyperf's terms."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import mean, median_high, stdev
 from typing import Literal
 
-from parallel_core.compare.results import CellResults
+from parallel_core.compare.results import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.declaration import shown_case
 from parallel_core.measurement.confidence_intervals import median_interval
@@ -19,28 +20,49 @@ MAX_OUTLIER_DISTANCE = 0.50
 MIN_SECONDS = 1e-3
 
 
-def assess(results: CellResults) -> tuple[CellState, str]:
-    """Return whether a cell can be believed, and what was wrong with some of its processes."""
+@dataclass(frozen=True)
+class AssessedCell:
+    """A cell's results, and whether they can be believed. It is judged once, by `assess`."""
+
+    results: CellResults
+    state: CellState
+    reason: str
+    """Why it is not believed, or what was wrong with some of its processes."""
+
+    @property
+    def cell(self) -> Cell:
+        """The experiment, backend and engine."""
+        return self.results.cell
+
+    @property
+    def believed(self) -> bool:
+        """Whether its results can be true."""
+        return self.state == "measured"
+
+
+def assess(results: CellResults) -> AssessedCell:
+    """Judge whether a cell's times can be believed."""
     problems = [problem for result in results.results for problem in result.problems]
     failures = [failure.reason for failure in results.failures]
     valid, all_runs = len(results.valid), len(results.results)
     for impossible in impossible_cases(results):
-        return "invalid", impossible
+        return AssessedCell(results, "invalid", impossible)
     if problems and 2 * valid <= all_runs:
         # The few valid results are selected by their own outcome.
-        return "invalid", f"{valid} of {all_runs} runs are valid: {problems[0]}"
+        reason = f"{valid} of {all_runs} runs are valid: {problems[0]}"
+        return AssessedCell(results, "invalid", reason)
     if not valid and failures:
-        return "failed", failures[0]
+        return AssessedCell(results, "failed", failures[0])
     if not valid:
-        return "not run", "the comparison was interrupted before"
+        return AssessedCell(results, "not run", "the comparison was interrupted before")
     if not main_case(results):
-        return "failed", "its results have no case"
+        return AssessedCell(results, "failed", "its results have no case")
     remarks = []
     if problems:
         remarks.append(f"{len(problems)} invalid: {problems[0]}")
     if failures:
         remarks.append(f"{len(failures)} failed: {failures[0]}")
-    return "measured", "; ".join(remarks)
+    return AssessedCell(results, "measured", "; ".join(remarks))
 
 
 def main_case(*cells: CellResults) -> str:

@@ -178,9 +178,13 @@ def show_difference(difference: Difference, console: Console) -> None:
             )
             table.add_row(str(change.cell), change.case, ratio, verdict, change.reasons_in_words)
         show_table(table, console)
-    for one in difference.meanings:
-        was, is_now = (band.says if band else "Open" for band in (one.old, one.new))
-        show_sentence(f"{one.cell}, {one.metric}: {was} → {is_now}", console, bullet="· ")
+    for of_cell in difference.cells:
+        meaning = of_cell.meaning
+        if meaning is not None:
+            before = meaning.old.says if meaning.old else "Open"
+            now = meaning.new.says if meaning.new else "Open"
+            sentence = f"{of_cell.cell}, {meaning.metric}: {before} → {now}"
+            show_sentence(sentence, console, bullet="· ")
     show_sentences(
         (f"left out: {reason}" for reason in difference.left_out), console, ASIDE, bullet="· "
     )

@@ -226,10 +226,15 @@ SPEEDUP = Metric(
     share=lambda speedup, result: gained(speedup, most_over_fewest(result)),
     at_most=most_over_fewest,
     bands=(
-        Band(LOWEST, "hindered", "More workers slowed independent operations down"),
-        Band(-0.2, "serial", "Independent operations ran one after the other"),
-        Band(0.25, "partly", "Independent operations overlapped in part"),
-        Band(0.5, "parallel", "More workers ran independent operations at the same time"),
+        Band(LOWEST, "hindered", "More workers slowed independent operations down", overlap="none"),
+        Band(-0.2, "serial", "Independent operations ran one after the other", overlap="none"),
+        Band(0.25, "partly", "Independent operations overlapped in part", overlap="part"),
+        Band(
+            0.5,
+            "parallel",
+            "More workers ran independent operations at the same time",
+            overlap="all",
+        ),
     ),
 )
 INDEPENDENCE = Metric(
@@ -261,8 +266,8 @@ THREADS = Metric(
     ),
 )
 ANSWERS = (
-    Band(LOWEST, "serial", "No, a device's operations ran one after the other"),
-    Band(0.2, "parallel", "Yes, a device's operations ran at the same time"),
+    Band(LOWEST, "serial", "No, a device's operations ran one after the other", overlap="none"),
+    Band(0.2, "parallel", "Yes, a device's operations ran at the same time", overlap="all"),
 )
 BY_ONE_WORKER = Count(
     "at_once_by_one_worker",

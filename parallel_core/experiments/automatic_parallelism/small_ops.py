@@ -286,9 +286,9 @@ BESIDE = Count(
     metric=SPEEDUP.name,
     title="Small ones at once",
     bands=(
-        Band(LOWEST, "serial", "No, the devices took turns"),
+        Band(LOWEST, "serial", "No, the devices took turns", overlap="none"),
         # Where launching is the limit the devices are seldom busy.
-        Band(0.02, "parallel", "Yes, the devices worked at the same time"),
+        Band(0.02, "parallel", "Yes, the devices worked at the same time", overlap="all"),
     ),
 )
 
