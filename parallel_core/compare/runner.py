@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 from parallel_core.compare.living_processes import Command, Living, live
 from parallel_core.compare.plan import Plan
-from parallel_core.compare.results import Cell, Comparison, FailedRun
-from parallel_core.compare.schedule import Generation, Lived, Process, Ran, Schedule
+from parallel_core.compare.results import Cell, CellResults, Comparison, FailedRun
+from parallel_core.compare.schedule import Generation, Process, Ran, Schedule
 from parallel_core.measurement.fresh_process import line_of, measured_in, worker_command
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED
@@ -142,19 +142,48 @@ async def run_comparison(
     """Run the plan and return the results.
 
     `command` is the command line that asked for it. `on_progress` is called when a generation
-    begins and after each of its results. `keep` is called after every
-    result with all results so far, so that nothing is lost if the next one is interrupted. A cell
-    that fails keeps its reason; its other rounds and the other cells go on.
+    begins and after each of its results. `keep` is called after every result with all results so
+    far, so that nothing is lost if the next one is interrupted. A cell that fails keeps its reason;
+    its other rounds and the other cells go on.
     """
     began = clock()
-    schedule = Schedule(plan)
-    comparison = Comparison(
+    nothing_measured = _planned(plan, command)
+
+    def record(before: Schedule, generation: Generation, ran: tuple[Ran, ...]) -> Comparison:
+        """Keep everything that was measured until now, and return it."""
+        so_far = replace(
+            nothing_measured,
+            rounds=plan.rounds if math.isinf(plan.seconds) else generation.round,
+            cells=tuple(before.after(generation, ran).cells.values()),
+            seconds=clock() - began,
+        )
+        keep(so_far)
+        on_progress(generation, sum(len(of_process.measured) for of_process in ran), so_far)
+        return so_far
+
+    schedule, comparison = Schedule(plan), nothing_measured
+    while (generation := schedule.next_generation(clock() - began)) is not None:
+        on_progress(generation, 0, comparison)
+        deadlines = [
+            schedule.deadline(process, generation.round, clock() - began)
+            for process in generation.processes
+        ]
+        on_result = partial(record, schedule, generation)
+        ran = await run(plan, generation, schedule.chosen, deadlines, on_result)
+        comparison = record(schedule, generation, ran)
+        schedule = schedule.after(generation, ran)
+    return comparison
+
+
+def _planned(plan: Plan, command: str) -> Comparison:
+    """Return the comparison before anything is measured."""
+    return Comparison(
         rounds=plan.rounds,
         quick=plan.mode == "quick",
         command=command,
         utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         machine=describe_machine(),
-        cells=tuple(schedule.cells.values()),
+        cells=tuple(map(CellResults, plan.cells)),
         options={
             "devices": plan.devices,
             "device_kind": plan.device_kind,
@@ -168,30 +197,3 @@ async def run_comparison(
             "interpreters": dict(plan.interpreters),
         },
     )
-
-    def record(before: Schedule, generation: Generation, ran: tuple[Ran, ...]) -> Schedule:
-        """Keep everything that was measured, and return the schedule after a generation, or in
-        its course.
-        """
-        nonlocal comparison
-        after = replace(before, done=(*before.done, Lived(generation, ran)))
-        comparison = replace(
-            comparison,
-            rounds=plan.rounds if math.isinf(plan.seconds) else generation.round,
-            cells=tuple(after.cells.values()),
-            seconds=clock() - began,
-        )
-        keep(comparison)
-        on_progress(generation, sum(len(of_process.measured) for of_process in ran), comparison)
-        return after
-
-    while (generation := schedule.next_generation(clock() - began)) is not None:
-        on_progress(generation, 0, comparison)
-        deadlines = [
-            schedule.deadline(process, generation.round, clock() - began)
-            for process in generation.processes
-        ]
-        in_its_course = partial(record, schedule, generation)
-        ran = await run(plan, generation, schedule.chosen, deadlines, in_its_course)
-        schedule = record(schedule, generation, ran)
-    return comparison

@@ -87,6 +87,10 @@ class Schedule:
     plan: Plan
     done: tuple[Lived, ...] = ()
 
+    def after(self, generation: Generation, ran: tuple[Ran, ...]) -> "Schedule":
+        """Return the schedule after a generation, or in its course, by what its processes gave."""
+        return Schedule(self.plan, (*self.done, Lived(generation, ran)))
+
     @cached_property
     def cells(self) -> dict[Cell, CellResults]:
         """The results and failures of all cells."""

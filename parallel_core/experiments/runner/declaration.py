@@ -190,6 +190,12 @@ class Experiment:
             parameter.name for parameter in self.parameters if isinstance(parameter, Chosen)
         )
 
+    @property
+    def amounts(self) -> tuple[str, ...]:
+        """The names of the parameters that say how much work there is."""
+        declared = (name for name, of in self.parameters_by_option.items() if of.is_amount)
+        return (*self.calibrated, *declared)
+
     def sizes_chosen_in(self, result: Result, given: Container[str]) -> dict[str, Any]:
         """Return the values that a run chose to suit the machine, by the parameters' names.
 

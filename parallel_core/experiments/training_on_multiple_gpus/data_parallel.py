@@ -68,7 +68,7 @@ SETTINGS = Parameter(
         "epochs": Parameter("The book has 10. Default: one, of batches that fit a minute."),
         "batch_size": Parameter("Over all devices."),
         "learning_rate": Parameter("Learning rate.", option="lr", maximum=1e38),
-        "limit": Parameter("Batches an epoch. Default: all, if --epochs is given."),
+        "limit": Parameter("Batches an epoch. Default: all, if --epochs is given.", is_amount=True),
         "seed": Parameter(minimum=0, maximum=2**32 - 1),
         "exchange": Parameter("Sum gradients after the backward pass, or each layer's during it."),
         "width": Parameter("Times the channels and units."),
