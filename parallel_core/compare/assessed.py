@@ -9,7 +9,7 @@ from parallel_core.compare.results import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.declaration import shown_case
 from parallel_core.measurement.confidence_intervals import median_interval
-from parallel_core.measurement.verdicts import MIN_NOISE
+from parallel_core.measurement.over_rounds import MIN_NOISE
 from parallel_core.system.formatting import percent, seconds
 
 CellState = Literal["measured", "invalid", "failed", "not run"]

@@ -1,8 +1,8 @@
 """Processes that are alive together and take turns: one computes, and the others sleep.
 
 All of them start at once and load their frameworks side by side. Then each gets a turn, and ends it
-by itself between two rounds of timing (`parallel_core.measurement.turns`). Those that are behind in
-the list of experiments come first, so that an experiment is measured everywhere within the same
+by itself between two rounds of timing (`parallel_core.measurement.starter`). Those that are behind
+in the list of experiments come first, so that an experiment is measured everywhere within the same
 seconds, and every second time the order is reversed. Only computing counts for a process's
 deadline: one that hangs or is stopped in its turn is killed, and the others go on.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import final
 
-from parallel_core.measurement.turns import EXPERIMENT_ENDS, GO_ON, NOTHING_MORE
+from parallel_core.measurement.starter import EXPERIMENT_ENDS, GO_ON, NOTHING_MORE
 from parallel_core.system.errors import REFUSED
 from parallel_core.system.subprocesses import Outcome, Running, started
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from parallel_core.measurement.request import Request
 from parallel_core.measurement.result import Result
-from parallel_core.measurement.turns import NOTHING_MORE
+from parallel_core.measurement.starter import NOTHING_MORE
 from parallel_core.system.errors import REFUSED, MeasurementError, RequestError
 from parallel_core.system.subprocesses import Outcome
 

@@ -18,7 +18,7 @@ from backends.arrays import tree_leaves
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.result import Timing as Timing
-from parallel_core.measurement.turns import ALONE, SHORTEST_TURN, Turns
+from parallel_core.measurement.starter import ALONE, SHORTEST_TURN, Turns
 from parallel_core.system.formatting import seconds
 from parallel_core.system.machine import MachineWatch, joined_watches, sample_machine, watched
 

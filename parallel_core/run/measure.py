@@ -8,8 +8,8 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.counting import REPETITIONS
 from parallel_core.measurement.request import Request, Work
 from parallel_core.measurement.result import Result
+from parallel_core.measurement.starter import ALONE, Turns
 from parallel_core.measurement.timing import repeatable
-from parallel_core.measurement.turns import ALONE, Turns
 from parallel_core.run.arguments import Supplies, arguments_of
 
 USUAL = Supplies()

@@ -4,7 +4,7 @@ as a line of JSON out.
 `python -m parallel_core.run.worker [DESCRIPTOR]` reads requests from standard input until one line
 says that nothing more is asked for. If there is a descriptor on which it is to end its turns, it
 loads the backend of the first request in its first turn, and is then asked to measure
-(`parallel_core.measurement.turns`). A trace that is asked for is written if there can be one.
+(`parallel_core.measurement.starter`). A trace that is asked for is written if there can be one.
 """
 
 import json
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from parallel_core.measurement.request import Request
-from parallel_core.measurement.turns import NOTHING_MORE, Starter
+from parallel_core.measurement.starter import NOTHING_MORE, Starter
 from parallel_core.run.measure import load, measure
 from parallel_core.run.recording import record_if_possible
 from parallel_core.system.errors import message_and_status

@@ -60,9 +60,9 @@ from parallel_core.experiments.workloads import (
     multiplied,
     size_for_run,
 )
+from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
 from parallel_core.system.errors import RequestError
 from parallel_core.system.machine import joined_watches
 

@@ -59,10 +59,10 @@ from parallel_core.experiments.workloads import (
     seconds_of_one,
 )
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
+from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES, times_as_long
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, times_as_long
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import figure
 

@@ -31,9 +31,9 @@ from parallel_core.experiments.runner.witnesses import witness_for
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.differences import USUAL_DEVIATION
 from parallel_core.measurement.result import Result
+from parallel_core.measurement.starter import ALONE, Turns
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import TooSlowError
-from parallel_core.measurement.turns import ALONE, Turns
 from parallel_core.system.formatting import listed
 
 CHAPTERS: Mapping[str, str] = MappingProxyType(

@@ -16,8 +16,8 @@ from parallel_core.measurement.confidence_intervals import (
     ends_between,
     with_bounds,
 )
+from parallel_core.measurement.over_rounds import in_percent
 from parallel_core.measurement.result import Case, Result
-from parallel_core.measurement.verdicts import in_percent
 from parallel_core.system.formatting import figure, percent, quantity
 
 LOWEST = -math.inf

@@ -26,11 +26,11 @@ from parallel_core.experiments.runner.work import Timed, Work, account_of, label
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.over_rounds import MIN_NOISE
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Counted, Result
+from parallel_core.measurement.starter import ALONE, Turns
 from parallel_core.measurement.timing import Timing, interleave, measure
-from parallel_core.measurement.turns import ALONE, Turns
-from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.errors import RequestError
 
 TIMED_SHARE = 0.9

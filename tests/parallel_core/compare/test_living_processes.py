@@ -17,7 +17,7 @@ from parallel_core.system.errors import REFUSED
 
 PROGRAM = """
 import os, signal, sys
-from parallel_core.measurement.turns import NOTHING_MORE, Starter
+from parallel_core.measurement.starter import NOTHING_MORE, Starter
 
 name, ended_on, log, misfortune = sys.argv[1:]
 

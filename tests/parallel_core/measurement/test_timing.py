@@ -21,8 +21,8 @@ from backends import Backend, ComputationError
 from parallel_core import MeasurementError, RequestError
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.starter import Turns
 from parallel_core.measurement.timing import Benchmark, Timing, TooSlowError, interleave, measure
-from parallel_core.measurement.turns import Turns
 from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.compare import made_up
 from tests.parallel_core.jobs.ranks import are_gone, wait_until

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from parallel_core.measurement.turns import Turns
+from parallel_core.measurement.starter import Turns
 from parallel_core.run import worker
 
 

@@ -11,7 +11,7 @@ from parallel_core.experiments import Experiment
 from parallel_core.measurement.fresh_process import line_of, measured_in
 from parallel_core.measurement.request import Request
 from parallel_core.measurement.result import Result
-from parallel_core.measurement.turns import NOTHING_MORE
+from parallel_core.measurement.starter import NOTHING_MORE
 from tests.parallel_core.run.asking import ended_with
 
 SMALL = {"backend": "numpy", "devices": 3, "rounds": 1}

@@ -1,4 +1,4 @@
-"""Verdicts on one run: quantities over its rounds, with intervals, which `decide` judges.
+"""Quantities over the rounds of one run, with intervals.
 
 All rounds of a run are timed in turn, so a drift of the machine is common to the times of a round:
 rounds are resampled whole. Few rounds know little of how far apart rounds can be, so the middle 80

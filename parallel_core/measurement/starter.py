@@ -1,10 +1,10 @@
-"""The turns of a process that lives beside others, which measure the same on other frameworks: one
-of them computes, and the rest sleep.
+"""The process that started this one, which asks it for measurements, and may give it turns.
 
-What the machine does within some seconds, it does to all of them, and it cancels in their ratios.
-The process that started them (`parallel_core.compare.living_processes`) gives a turn with a line on
-standard input, which is empty, or asks for the next experiment. A turn is ended with a byte on a
-descriptor, between two rounds of timing.
+Processes that measure the same on other frameworks live side by side: one of them computes, and the
+rest sleep. What the machine does within some seconds, it does to all of them, and it cancels in their ratios.
+Whoever started them (`parallel_core.compare.living_processes`) gives a turn with a line on standard
+input, which is empty, or asks for the next experiment. A turn is ended with a byte on a descriptor,
+between two rounds of timing.
 """
 
 import os
