@@ -1,7 +1,8 @@
 """The process that started this one, which asks it for measurements, and may give it turns.
 
 Processes that measure the same on other frameworks live side by side: one of them computes, and the
-rest sleep. What the machine does within some seconds, it does to all of them, and it cancels in their ratios.
+rest sleep. What the machine does within some seconds, it does to all of them, and it cancels in
+their ratios.
 Whoever started them (`parallel_core.compare.living_processes`) gives a turn with a line on standard
 input, which is empty, or asks for the next experiment. A turn is ended with a byte on a descriptor,
 between two rounds of timing.
