@@ -26,7 +26,7 @@ HOMES = {
     "Settings": "training.batches",
     "explain": "experiments.explanation",
     "load_fashion_mnist": "training.dataset",
-    "predict": "experiments.prediction",
+    "predict": "run.prediction",
     "profiled_step": "own_program",
 }
 """The module of each public name.

@@ -14,7 +14,12 @@ from backends.process_groups.group import (
     broadcast,
     gather,
 )
-from backends.process_groups.grouped_backend import GroupedBackend, check_group, join
+from backends.process_groups.grouped_backend import (
+    GroupedBackend,
+    check_group,
+    grouped,
+    join,
+)
 from backends.process_groups.rendezvous import Rendezvous, rendezvous
 
 __all__ = [
@@ -28,6 +33,7 @@ __all__ = [
     "broadcast",
     "check_group",
     "gather",
+    "grouped",
     "join",
     "rendezvous",
 ]

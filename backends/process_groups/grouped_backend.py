@@ -97,6 +97,11 @@ class GroupedBackend(DelegatingBackend):
         return self.devices[number]
 
 
+def grouped(backend: Backend) -> GroupedBackend | None:
+    """Return a backend as one of several processes; None if its process is alone."""
+    return backend if isinstance(backend, GroupedBackend) else None
+
+
 def check_group(name: str) -> None:
     """Raise BackendError, in one line, if a backend has no engine between processes."""
     _find(name)

@@ -3,7 +3,7 @@
 Importing this package imports no framework.
 """
 
-from backends.registry.files import named
+from backends.registry.files import named, spelled
 from backends.registry.loading import (
     Offer,
     installed_version,
@@ -23,6 +23,7 @@ __all__ = [
     "names",
     "offered",
     "package_version",
+    "spelled",
     "title",
     "trace_readers",
 ]

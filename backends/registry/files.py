@@ -52,6 +52,13 @@ def named(text: str) -> str:
     return name
 
 
+def spelled(name: str) -> str:
+    """Return what stands for a backend on a command line: its name, or `PATH.py:Class`."""
+    if name not in in_files():
+        return name
+    return f"{os.path.relpath(in_files()[name])}:{name}"
+
+
 def __getattr__(name: str) -> Any:
     """Return a registered class, which is an attribute of this module; its file is run once."""
     if name not in in_files():

@@ -10,10 +10,10 @@ from backends.registry.variants import framework_of
 from benchmarks.harness.results import measured_on, read_json, source_of
 from benchmarks.harness.targets import markdown_table
 from benchmarks.trust.planted_faults import counts
-from parallel_core.comparison.analysis import Analysis, analyse
-from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.screen import screen_of
-from parallel_core.comparison.storage import read_comparison
+from parallel_core.compare.analysis import Analysis, analyse
+from parallel_core.compare.answer_table import screen_of
+from parallel_core.compare.results import Comparison
+from parallel_core.compare.storage import read_comparison
 from parallel_core.report.charts import dispatch_chart, layers_chart
 from parallel_core.report.plots.svg import titled
 

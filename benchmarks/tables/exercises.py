@@ -15,7 +15,7 @@ from benchmarks.harness.results import read_json, source_of
 from benchmarks.harness.targets import markdown_table
 from benchmarks.measurements.exercises import FILE
 from benchmarks.tables.screens import answered_anew
-from parallel_core.comparison.storage import read_comparison
+from parallel_core.compare.storage import read_comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure

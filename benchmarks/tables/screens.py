@@ -8,16 +8,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.storage import read_comparison
+from parallel_core.compare.analysis import analyse
+from parallel_core.compare.results import Comparison
+from parallel_core.compare.storage import read_comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.conclusions import answer_of
+from parallel_core.measurement.request import Work
 from parallel_core.measurement.result import Result
+from parallel_core.run.options import command_again
 from parallel_core.terminal.comparison import show_screen
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import show_catalogue
-from parallel_core.terminal.result import command_again, show
+from parallel_core.terminal.result import show
 
 FOLDER = Path("docs/reference/screens")
 RESULTS = Path("benchmarks/results/epyc-avx512-2-cores")
@@ -50,7 +52,7 @@ def _screens_of(measured: Comparison) -> Mapping[str, Callable[[Console], None]]
         cell = results.cell
         if cell.engine == "async":
             result = answered_anew(results.valid[0])
-            again = command_again(result, {"backend": cell.backend})
+            again = command_again(Work(experiment=cell.experiment, backend=cell.backend), result)
             name = f"run-{cell.experiment}-{cell.backend}"
             shown[name] = partial(show, result, again=again)
             if cell.experiment == DETAILED:

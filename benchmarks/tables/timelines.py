@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from benchmarks.harness.results import measured_on, results_folder, write_text
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.storage import read_comparison, saved_timelines
+from parallel_core.compare.analysis import analyse
+from parallel_core.compare.storage import read_comparison, saved_timelines
 from parallel_core.report.charts import timelines_chart
 from parallel_core.report.plots.svg import titled
 

@@ -35,15 +35,15 @@ from benchmarks.trust.planted_backends import (
     SlowLaunches,
     Twice,
 )
-from parallel_core.comparison.account import PARTS, account_of, loudness_of, time_difference
-from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.compare.results import Cell, CellResults
+from parallel_core.compare.time_differences import PARTS, account_of, loudness_of, time_difference
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.copying import BEYOND_CACHES
-from parallel_core.measurement.fresh_process import measured_in, measuring_command
+from parallel_core.measurement.fresh_process import asking, measured_in, worker_command
+from parallel_core.measurement.request import Request as Asked
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import interleave
 from parallel_core.measurement.timing import measure as timed_on
-from parallel_core.system.subprocesses import lifeline
 
 TRIALS = 20
 HEADINGS = ("planted", "its part", "that part named first", "another one named", "size / planted")
@@ -213,12 +213,12 @@ def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
     """Run cells, each a backend and an experiment, in one fresh process, as `compare --quick`
     does.
     """
-    runs = []
+    requests = []
     for backend, experiment in cells:
         options = {"backend": backend, "engine": ENGINE, "device-kind": "cpu"}
-        runs.append((experiment, {**options, **WITHOUT_FAULT[experiment]}))
-    with lifeline() as stdin:
-        command = measuring_command(sys.executable, runs)
+        requests.append(Asked.of(experiment, {**options, **WITHOUT_FAULT[experiment]}))
+    command = worker_command(sys.executable)
+    with asking(requests) as stdin:
         done = subprocess.run(command, stdin=stdin, stdout=subprocess.PIPE, text=True, check=False)
     return list(measured_in(done.stdout))
 

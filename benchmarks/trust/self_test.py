@@ -3,7 +3,7 @@ slow-down of a tenth; how often the interval of a single cell misses the true me
 
 A slow-down is planted in the kernels, where the bare time grows with the whole, and in the queue,
 where it does not: each has to be named by its own part of the time
-(`parallel_core.comparison.account`) and by no other.
+(`parallel_core.compare.time_differences`) and by no other.
 
 Synthetic cells have the noise of real ones: every process is off by a hundredth, one in fifty is
 disturbed by up to a quarter, single repetitions are off by a hundredth and sometimes by a half, and
@@ -21,8 +21,8 @@ import numpy as np
 
 from benchmarks.harness.measurement import Measurement, Method, Report, Request
 from benchmarks.harness.targets import Finding, Target, share
-from parallel_core.comparison.account import in_same_rounds, loudness_of, time_difference
-from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.compare.results import Cell, CellResults
+from parallel_core.compare.time_differences import in_same_rounds, loudness_of, time_difference
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement import differences
 from parallel_core.measurement.confidence_intervals import median_interval

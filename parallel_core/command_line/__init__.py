@@ -11,12 +11,11 @@ from parallel_core.experiments import EXPERIMENTS
 
 COMMANDS = {
     "run": "run",
-    "measure": "run",
     "trace": "trace",
     "profile": "profile",
     "compare": "compare",
-    "report": "saved",
-    "diff": "saved",
+    "report": "report",
+    "diff": "diff",
     "launch": "launch",
     "doctor": "doctor",
     "conformance": "conformance",

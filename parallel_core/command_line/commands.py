@@ -1,11 +1,10 @@
-"""Groups of commands, whose errors suggest the right command, and the default backend."""
+"""Groups of commands, whose errors suggest the right command."""
 
 from collections.abc import Sequence
 
 import click
 
 from backends.errors import unknown
-from backends.installation.frameworks import is_installed
 
 
 class Commands(click.Group):
@@ -32,15 +31,3 @@ class Commands(click.Group):
     def about_unknown(self, name: str, known: Sequence[str]) -> str:
         """Say that no command has this name, and which one may be meant."""
         return unknown(self.what, name, known)
-
-
-USUAL_ORDER = ("torch", "mxnet", "jax", "numpy")
-"""The frameworks in the order in which a command tries them that names none."""
-
-
-def usual_backend() -> str:
-    """Return the backend of a command that names none: the first one that is installed."""
-    for name in USUAL_ORDER:
-        if is_installed(name):
-            return name
-    return "numpy"

@@ -18,12 +18,12 @@ from rich.console import Console
 from backends.errors import unknown
 from backends.registry.variants import compared_names, framework_of
 from parallel_core.command_line import options
-from parallel_core.comparison.analysis import Analysis, analyse
-from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.environments import python_with
-from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.runner import run_comparison
-from parallel_core.comparison.storage import (
+from parallel_core.compare.analysis import Analysis, analyse
+from parallel_core.compare.environments import python_with
+from parallel_core.compare.plan import Plan
+from parallel_core.compare.results import Comparison
+from parallel_core.compare.runner import run_comparison
+from parallel_core.compare.storage import (
     REPORT,
     RESULT,
     claimed_folder,
@@ -53,8 +53,6 @@ FULL_MINUTES_FOR_A_CELL = 1.5
 """With fewer minutes, sizes are those of --quick: three processes with the full ones would not fit
 on a machine of usual speed.
 """
-SIZES = ("size", "steps", "limit")
-"""The parameters beside those that a run chooses that say how much work it is."""
 DEVICE_KINDS, ENGINES = ("auto", "cpu", "gpu"), ("async", "sync")
 ANSWER_SECONDS = 60.0
 """How long a Python may take to import parallel-core."""
@@ -245,7 +243,7 @@ def choose_interpreters(
 
 def _why_it_cannot_run(interpreter: str) -> str:
     """Say why a Python cannot run parallel-core; empty if it can."""
-    asked = [interpreter, "-P", "-c", "import parallel_core.command_line.run"]
+    asked = [interpreter, "-P", "-c", "import parallel_core.run.worker"]
     try:
         outcome = asyncio.run(supervise(asked, ANSWER_SECONDS, set()))
     except OSError as error:
@@ -271,14 +269,10 @@ def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
                 f"--like {path} was made with {name} {value}, not {getattr(plan, name)}: see "
                 f"{option}"
             )
-    sizes = {}
+    sizes: dict[str, dict[str, Any]] = {}
     for results in old.cells:
         # What a comparison chooses to suit the machine and the time.
-        experiment = EXPERIMENTS[results.cell.experiment]
-        names = {
-            *experiment.calibrated,
-            *(name for name in SIZES if name in experiment.parameters_by_option),
-        }
+        names = EXPERIMENTS[results.cell.experiment].amounts
         for result in results.results:
             if all(name in result.parameters for name in names):
                 sizes[results.cell.experiment] = {name: result.parameters[name] for name in names}

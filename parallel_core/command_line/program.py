@@ -13,10 +13,9 @@ from typing import NoReturn
 
 import click
 
-from backends import BackendError, ComputationError
 from parallel_core.command_line import cli
 from parallel_core.jobs.rank import in_a_job, leave
-from parallel_core.system.errors import DISTURBED, DisturbedError, MeasurementError, RequestError
+from parallel_core.system import errors
 from parallel_core.system.formatting import visible
 from parallel_core.system.signals import INTERRUPTED, end_soon_on_interrupt
 
@@ -51,30 +50,19 @@ def message_and_status(error: Exception | SystemExit) -> tuple[str, int]:
 
     Raises the error again if it is a bug, or if nobody reads messages.
     """
-    match error:
-        case click.ClickException():
-            message, status = error.format_message(), 2
-        case DisturbedError():
-            message, status = str(error), DISTURBED
-        case OSError() if error.filename and error.strerror:
-            message, status = f"{error.filename}: {error.strerror}", 1
-        case ComputationError() | MeasurementError() | OSError() | MemoryError():
-            message, status = str(error) or type(error).__name__, 1
-        case BackendError() | RequestError():
-            message, status = str(error), 2
-        case SystemExit() if _raised_in(error) in ("click", "rich"):
-            # The reader of the output has left, so an error would reach nobody.
-            raise error
-        case SystemExit():
-            # Commands return a status, so it was a backend that called sys.exit.
-            message, status = f"the backend called sys.exit({error.code!r})", 2
-        case _ if in_a_job():
-            # If it were raised, this process would wait for the other ranks.
-            traceback.print_exception(error)
-            message, status = f"{type(error).__name__}: {error}", 1
-        case _:
-            raise error
-    return " ".join(message.split()), status
+    if isinstance(error, click.ClickException):
+        return " ".join(error.format_message().split()), errors.REFUSED
+    if isinstance(error, SystemExit) and _raised_in(error) in ("click", "rich"):
+        # The reader of the output has left, so an error would reach nobody.
+        raise error
+    try:
+        return errors.message_and_status(error)
+    except (Exception, SystemExit):
+        if not in_a_job():
+            raise
+        # If it were raised, this process would wait for the other ranks.
+        traceback.print_exception(error)
+        return " ".join(f"{type(error).__name__}: {error}".split()), errors.FAILED
 
 
 def _raised_in(error: BaseException) -> str:

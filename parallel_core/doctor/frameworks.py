@@ -28,7 +28,7 @@ from backends.installation.frameworks import (
 from backends.installation.kernels import CORE_TYPE, Kernels, better_core_type
 from backends.installation.probe import DEFAULT_ENGINE, Probe
 from backends.registry import title
-from parallel_core.comparison.environments import CHECKOUT, python_with
+from parallel_core.compare.environments import CHECKOUT, python_with
 from parallel_core.doctor import Finding, FindingState
 from parallel_core.system.formatting import figure, library_in_words, listed
 from parallel_core.system.subprocesses import Outcome, supervise

@@ -17,7 +17,7 @@ import numpy as np
 
 import backends
 from backends import Array, Backend, Ops
-from backends.process_groups import GroupedBackend
+from backends.process_groups import grouped
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.runner.work import Work
 from parallel_core.experiments.workloads import (
@@ -188,7 +188,7 @@ def find_early_buckets(
     buckets = buckets_of(settings.exchange)
     if len(buckets) > 1:
         steps = min(5, settings.limit or 5)
-    elif isinstance(trial.backend, GroupedBackend):
+    elif grouped(trial.backend) is not None:
         steps = 0
     else:
         steps = 1
@@ -262,7 +262,7 @@ def add_case_of_epochs(
     steps_of_epoch = first.images / images_of_step
     seconds_of_units = [unit.seconds for case, unit in units.items() if case != BESIDE]
     slowest_by_round = map(max, zip(*seconds_of_units, strict=True))
-    if isinstance(trial.backend, GroupedBackend):
+    if grouped(trial.backend) is not None:
         # The watch would take the other ranks of the job for other programs.
         watch = None
     trial.cases[name] = Case(

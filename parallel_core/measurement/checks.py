@@ -11,8 +11,8 @@ from parallel_core.measurement.confidence_intervals import (
     decide,
     with_bounds,
 )
+from parallel_core.measurement.over_rounds import in_percent, times_as_long
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.verdicts import in_percent, times_as_long
 from parallel_core.system.formatting import figure, percent
 
 BEYOND_NOISE = "which is beyond the noise: the machine was disturbed, measure again"

@@ -1,21 +1,23 @@
 """Measure in a separate process: a framework reads its threads, workers and engine once, at import.
 
-All such processes run `parallel-core measure`, which does one run or several, and prints a line of
-JSON for each. It ends as soon as a pipe on its standard input does: the process that started it is
-gone then.
+All such processes run `parallel_core.run.worker`, which reads requests and prints results, a line
+of JSON for each. It ends as soon as a pipe on its standard input does: the process that started it
+is gone then.
 """
 
 import json
-import shlex
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from parallel_core.measurement.request import Request
 from parallel_core.measurement.result import Result
+from parallel_core.measurement.starter import NOTHING_MORE
 from parallel_core.system.errors import REFUSED, MeasurementError, RequestError
-from parallel_core.system.subprocesses import Outcome, lifeline
+from parallel_core.system.subprocesses import Outcome
 
 MAX_RUN_SECONDS, MAX_BUDGETS = 300.0, 5
 """Seconds that the process may take unless another number is given, or as many times its budget if
@@ -23,33 +25,39 @@ that is more.
 """
 
 
-def measuring_command(
-    python: str, runs: Iterable[tuple[str, Mapping[str, Any]]], turns: int | None = None
-) -> list[str]:
-    """Return the command of a process that does runs, each an experiment with its options (see
-    `run_arguments`).
+def worker_command(python: str, ended_on: int | None = None) -> list[str]:
+    """Return the command of a process that measures what it is asked for.
 
     It takes turns with others if there is a descriptor on which it is to end its turns.
     """
     # -P: the current folder may hold another checkout than the installed one.
-    command = [python, "-P", "-m", "parallel_core", "measure"]
-    if turns is not None:
-        command.append(f"--turns={turns}")
-    return [*command, *(run_arguments(experiment, options) for experiment, options in runs)]
+    command = [python, "-P", "-m", "parallel_core.run.worker"]
+    return command if ended_on is None else [*command, str(ended_on)]
 
 
-def run_arguments(experiment: str, options: Mapping[str, Any]) -> str:
-    """Return what stands behind `parallel-core run`, as a shell reads it, for an experiment with
-    some options.
+def line_of(request: Request) -> str:
+    """Return the line that asks a worker for something."""
+    return json.dumps(request.as_json())
 
-    An option without a value (None) is left out; one with a tuple of values is given once for each
-    of them.
+
+@contextmanager
+def asking(requests: Iterable[Request]) -> Iterator[int]:
+    """Yield a descriptor for a worker's standard input, from which it reads some requests.
+
+    The worker ends with this context, or with this process, whatever it is doing.
     """
-    return f"{experiment} {option_words(options)}"
+    reading, writing = os.pipe()
+    try:
+        lines = [*map(line_of, requests), NOTHING_MORE]
+        os.write(writing, "".join(f"{line}\n" for line in lines).encode())
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def measured_in(output: str) -> Iterator[Result]:
-    """Read the results in the lines of a measuring process.
+    """Read the results in the lines of a worker.
 
     Skip other ones: a library's, and one that it left unfinished.
     """
@@ -61,8 +69,8 @@ def measured_in(output: str) -> Iterator[Result]:
 def measure_elsewhere(
     experiment: str, options: Mapping[str, Any], seconds: float | None = None
 ) -> Result:
-    """Run an experiment in a fresh process (see `measuring_command`) and return its result, with
-    its problems if any.
+    """Run an experiment with options in a fresh process, and return its result, with its problems
+    if any (see `Request.of`).
 
     Raises RequestError if the process refuses the request (a framework that is not installed, say)
     and MeasurementError if it fails or takes longer than so many seconds, both with the process's
@@ -70,10 +78,10 @@ def measure_elsewhere(
     """
     if seconds is None:
         seconds = max(MAX_RUN_SECONDS, MAX_BUDGETS * (options.get("budget") or 0))
-    command = measuring_command(sys.executable, [(experiment, options)])
+    command = worker_command(sys.executable)
     try:
         # In this process's group, so that a signal to the group ends both.
-        with lifeline() as stdin:
+        with asking([Request.of(experiment, options)]) as stdin:
             done = subprocess.run(
                 command, stdin=stdin, capture_output=True, text=True, timeout=seconds, check=False
             )
@@ -86,15 +94,3 @@ def measure_elsewhere(
     if outcome.status == REFUSED:
         raise RequestError(reason)
     raise MeasurementError(f"{experiment} in a separate process: {reason}")
-
-
-def option_words(options: Mapping[str, Any]) -> str:
-    """Return options as a shell reads them."""
-    return shlex.join(_words(options))
-
-
-def _words(options: Mapping[str, Any]) -> Iterator[str]:
-    for name, values in options.items():
-        for value in values if isinstance(values, tuple) else (values,):
-            if value is not None:
-                yield from (f"--{name}", str(value))

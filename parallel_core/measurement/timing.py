@@ -15,11 +15,10 @@ from typing import Any, Self, final
 
 from backends import Array, Backend
 from backends.arrays import tree_leaves
-from parallel_core.measurement import turns
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.result import Timing as Timing
-from parallel_core.measurement.turns import SHORTEST_TURN, working_clock
+from parallel_core.measurement.starter import ALONE, SHORTEST_TURN, Turns
 from parallel_core.system.formatting import seconds
 from parallel_core.system.machine import MachineWatch, joined_watches, sample_machine, watched
 
@@ -191,6 +190,7 @@ def interleave(
     budget: float = math.inf,
     fewest: int = 0,
     settle: Callable[[], object] = lambda: None,
+    turns: Turns = ALONE,
 ) -> tuple[Case, ...]:
     """Take every case's timing in turn (A B C, C B A, …), so that a drift affects all alike.
 
@@ -208,7 +208,7 @@ def interleave(
 
     Raises TooSlowError if fewer than `fewest` rounds fit, judging by the last one.
     """
-    started = working_clock()
+    started = turns.clock()
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
     watches: list[MachineWatch] = []
     forwards = list(cases)
@@ -217,9 +217,9 @@ def interleave(
         seconds_of_round = 0.0
         for done in range(warmups + MOST_ROUNDS * rounds):
             turns.end_turn(SHORTEST_TURN)
-            began = working_clock()
+            began = turns.clock()
             if done >= warmups + rounds:
-                may_go_on = budget < math.inf and not turns.are_taken()
+                may_go_on = budget < math.inf and not turns.are_given
                 if not (may_go_on and _are_disturbed(watches, rounds)):
                     break
             rounds_to_come = max(1, warmups + fewest - done)
@@ -233,11 +233,11 @@ def interleave(
                 tell(name, min(1.0, (done + number / len(cases)) / (warmups + rounds)))
                 timings[name].append(cases[name]())
             settle()
-            seconds_of_round = working_clock() - began
+            seconds_of_round = turns.clock() - began
             if done == warmups:
                 # What else is done once, in a warm-up: that counts as no more than a round.
                 counted = (warmups + 1) * seconds_of_round
-                started = max(started, working_clock() - counted)
+                started = max(started, turns.clock() - counted)
             if done >= warmups:
                 watches.append(watched(before, sample_machine()))
     kept = _quietest(watches, rounds)

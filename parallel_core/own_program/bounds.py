@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parallel_core.measurement.confidence_intervals import Interval, decide
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
+from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES
 from parallel_core.own_program.deciding import INCONCLUSIVE, largest_part, what_would_decide
 from parallel_core.own_program.step_figures import StepFigures
 from parallel_core.system.formatting import figure, listed, percent

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from parallel_core.comparison.analysis import Analysis
-from parallel_core.comparison.storage import REPORT, SUITES, saved_timelines
+from parallel_core.compare.analysis import Analysis
+from parallel_core.compare.storage import REPORT, SUITES, saved_timelines
 from parallel_core.system import files
 
 __all__ = ["write_report"]

@@ -3,9 +3,9 @@
 from itertools import pairwise
 from statistics import median
 
-from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
-from parallel_core.comparison.cells import CellResults
-from parallel_core.comparison.storage import TimelineOf
+from parallel_core.compare.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.compare.results import CellResults
+from parallel_core.compare.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.declaration import Layer, shown_case
 from parallel_core.report.plots.curves import (

@@ -12,7 +12,7 @@ from parallel_core.system.formatting import framework_in_words, quantity, second
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from parallel_core.experiments.prediction import Prediction
+    from parallel_core.run.prediction import Prediction
 
 
 def register_in_notebooks(shell: "InteractiveShell") -> None:
@@ -25,7 +25,7 @@ def register_in_notebooks(shell: "InteractiveShell") -> None:
         "parallel_core.measurement.result", "Result", show_result
     )
     formatter.ipython_display_formatter.for_type_by_name(
-        "parallel_core.experiments.prediction", "Prediction", show_prediction
+        "parallel_core.run.prediction", "Prediction", show_prediction
     )
     formatter.formatters["image/svg+xml"].for_type_by_name(
         "parallel_core.trace_analysis.profiling_run",

@@ -9,11 +9,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from backends.registry.variants import title_of_compared
-from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
-from parallel_core.comparison.cells import Cell, CellResults, Comparison
-from parallel_core.comparison.plan import FIRST
-from parallel_core.comparison.screen import note_on_systematic_errors, screen_of
-from parallel_core.comparison.storage import TimelineOf
+from parallel_core.compare.analysis import Analysis, ExperimentAnalysis
+from parallel_core.compare.answer_table import note_on_systematic_errors, screen_of
+from parallel_core.compare.plan import FIRST
+from parallel_core.compare.results import Cell, CellResults, Comparison
+from parallel_core.compare.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import with_bounds, with_seconds
 from parallel_core.measurement.result import Result

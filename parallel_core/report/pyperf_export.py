@@ -12,7 +12,7 @@ from typing import Any
 
 import pyperf
 
-from parallel_core.comparison.cells import CellResults, Comparison
+from parallel_core.compare.results import CellResults, Comparison
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system import files
 

@@ -6,8 +6,8 @@ The first row of a table has its headings. A table without rows is empty.
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from parallel_core.comparison.account import PARTS
-from parallel_core.comparison.analysis import ExperimentAnalysis
+from parallel_core.compare.analysis import ExperimentAnalysis
+from parallel_core.compare.time_differences import PARTS
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
 from parallel_core.measurement.sweep import Curves, write_point
 from parallel_core.system.formatting import seconds

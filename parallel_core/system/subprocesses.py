@@ -11,10 +11,9 @@ import contextlib
 import ctypes
 import os
 import signal
-import stat
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -60,28 +59,6 @@ def kill_group(leader: int) -> None:
     """Kill all processes of the group that a process leads, if there are any and they are ours."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def lifeline() -> Iterator[int]:
-    """Yield a descriptor for a process's standard input, which ends with this context, or with this
-    process.
-    """
-    reading, writing = os.pipe()
-    try:
-        yield reading
-    finally:
-        os.close(reading)
-        os.close(writing)
-
-
-def has_lifeline() -> bool:
-    """Return whether standard input is a pipe."""
-    try:
-        return stat.S_ISFIFO(os.fstat(0).st_mode)
-    except OSError:
-        # Standard input is closed.
-        return False
 
 
 def leave_with_starter(on_read: Callable[[bytes], object] = lambda _: None) -> None:

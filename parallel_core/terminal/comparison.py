@@ -14,14 +14,14 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from backends.registry.variants import title_of_compared
-from parallel_core.comparison.account import PARTS
-from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis, analyse
-from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.difference import Difference
-from parallel_core.comparison.plan import FIRST
-from parallel_core.comparison.runner import OnProgress
-from parallel_core.comparison.schedule import Generation
-from parallel_core.comparison.screen import Screen, screen_of, screen_of_counts
+from parallel_core.compare.analysis import Analysis, ExperimentAnalysis, analyse
+from parallel_core.compare.answer_table import Screen, screen_of, screen_of_counts
+from parallel_core.compare.cell_changes import Difference
+from parallel_core.compare.plan import FIRST
+from parallel_core.compare.results import Comparison
+from parallel_core.compare.runner import OnProgress
+from parallel_core.compare.schedule import Generation
+from parallel_core.compare.time_differences import PARTS
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.measurement.differences import Verdict
 from parallel_core.system.formatting import figure, listed, seconds
@@ -178,9 +178,13 @@ def show_difference(difference: Difference, console: Console) -> None:
             )
             table.add_row(str(change.cell), change.case, ratio, verdict, change.reasons_in_words)
         show_table(table, console)
-    for one in difference.meanings:
-        was, is_now = (band.says if band else "Open" for band in (one.old, one.new))
-        show_sentence(f"{one.cell}, {one.metric}: {was} → {is_now}", console, bullet="· ")
+    for of_cell in difference.cells:
+        meaning = of_cell.meaning
+        if meaning is not None:
+            before = meaning.old.says if meaning.old else "Open"
+            now = meaning.new.says if meaning.new else "Open"
+            sentence = f"{of_cell.cell}, {meaning.metric}: {before} → {now}"
+            show_sentence(sentence, console, bullet="· ")
     show_sentences(
         (f"left out: {reason}" for reason in difference.left_out), console, ASIDE, bullet="· "
     )

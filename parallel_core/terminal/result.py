@@ -9,7 +9,6 @@ from rich.text import Text
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.fresh_process import run_arguments
 from parallel_core.measurement.result import WHAT_WOULD_CHANGE_IT, Answer, Result
 from parallel_core.measurement.sweep import Curves, labelled, write_point
 from parallel_core.system import formatting
@@ -67,7 +66,7 @@ def show(
         show_change(result.answer, console)
     if again:
         # The command is one line, however long, so that it can be copied.
-        console.print(Text(again), soft_wrap=True)
+        console.print(Text(f"Again: {again}"), soft_wrap=True)
     if not with_details:
         show_sentence("All figures: --details", console, ASIDE)
 
@@ -129,18 +128,6 @@ def _about_load(result: Result) -> Sequence[str]:
     cpus = [device for device in backend["devices"] if device.startswith("cpu")]
     workers = len(cpus) * backend.get("workers_per_device", 1)
     return result.machine_watch.in_words(workers * backend["threads_per_device"])
-
-
-def command_again(result: Result, given: Mapping[str, Any]) -> str:
-    """Return the command that repeats a run with the sizes that it chose; empty if it chose none.
-
-    `given` are the options that the user gave, by name.
-    """
-    sizes = EXPERIMENTS[result.experiment].sizes_chosen_in(result, given)
-    if not sizes:
-        return ""
-    arguments = run_arguments(result.experiment, {**given, **sizes})
-    return f"Again: parallel-core run {arguments}"
 
 
 def _tables(result: Result, most_rows: int = UNLIMITED) -> Iterator[Table]:

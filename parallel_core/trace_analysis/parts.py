@@ -22,7 +22,7 @@ import numpy as np
 
 from backends.profiling import HOST_DEVICE, in_seconds
 from parallel_core.measurement.confidence_intervals import Interval, exponential
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, in_percent, over_rounds
+from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES, in_percent, over_rounds
 from parallel_core.system.formatting import listed, percent, seconds
 from parallel_core.trace_analysis.case_spans import (
     ALL,

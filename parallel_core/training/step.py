@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from backends import Array, Backend, Device, Ops
-from backends.process_groups import GroupedBackend
+from backends.process_groups import grouped
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.timing import completion_times
 from parallel_core.training.batches import Exchange
@@ -62,7 +62,7 @@ def train_batch(
     that take the new guards. The old parameters are consumed.
     """
     rate = learning_rate / len(images)
-    if len(params) == 1 and not isinstance(backend, GroupedBackend):
+    if len(params) == 1 and grouped(backend) is None:
         # Nothing is exchanged: the step is one launch.
         ((x, y),) = split_batch(backend, images, labels, devices_of(backend, params))
         step = backend.launch(whole_step(backend.ops), params[0], x, y, rate, guarded[0])

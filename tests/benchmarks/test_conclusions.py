@@ -31,7 +31,7 @@ from benchmarks.tables import timelines
 from parallel_core.system.subprocesses import Outcome
 from tests.benchmarks.harness.test_side_by_side import measured
 from tests.conftest import FRAMEWORKS
-from tests.parallel_core.comparison.made_up import parallel, result
+from tests.parallel_core.compare.made_up import parallel, result
 
 STORED = {
     "abstraction": abstraction,

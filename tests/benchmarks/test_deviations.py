@@ -8,8 +8,8 @@ from statistics import mean
 
 import numpy as np
 
-from parallel_core.comparison.storage import read_comparison
-from parallel_core.comparison.validity import main_case
+from parallel_core.compare.assessed import main_case
+from parallel_core.compare.storage import read_comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.differences import logarithm_bias
 

@@ -11,11 +11,11 @@ from backends.registry.files import FILES
 from benchmarks.trust import planted_faults
 from benchmarks.trust.planted_backends import OVER, OneQueue, Planted
 from benchmarks.trust.planted_faults import FAULTS, counts, judged, plant
-from parallel_core.comparison.cells import Cell
+from parallel_core.compare.results import Cell
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Result
-from tests.parallel_core.comparison.made_up import result
-from tests.parallel_core.comparison.test_account import PARTS, made_of
+from tests.parallel_core.compare.made_up import result
+from tests.parallel_core.compare.test_time_differences import PARTS, made_of
 
 BACKENDS = [fault.backend for fault in FAULTS.values() if fault.backend]
 

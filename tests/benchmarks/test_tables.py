@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from benchmarks.tables.__main__ import BLOCK, main, pages, refill, write_table, written
 from parallel_core.measurement.result import Counted, Result
 from parallel_core.system.files import write_json
-from tests.parallel_core.comparison import made_up
-from tests.parallel_core.comparison.test_account import scaled
+from tests.parallel_core.compare import made_up
+from tests.parallel_core.compare.test_time_differences import scaled
 
 MEASURED = re.compile(r"\d\s?(ns|μs|ms|s|min|%|×|images/s|[GM]B/s|GFLOP/s)(?=[\s,.;:)]|$)")
 LINES = st.text("ab|-<! \n", max_size=30)

@@ -19,8 +19,8 @@ from unittest import mock
 from click.testing import CliRunner
 
 from parallel_core.command_line import cli
-from parallel_core.comparison.cells import CellResults
-from parallel_core.comparison.storage import RESULT, read_comparison
+from parallel_core.compare.results import CellResults
+from parallel_core.compare.storage import RESULT, read_comparison
 from parallel_core.labs import grading
 from parallel_core.measurement.result import Case
 from tests.golden.refusals import refusals

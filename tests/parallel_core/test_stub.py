@@ -13,11 +13,10 @@ from typing import get_type_hints
 import parallel_core
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.counting import REPETITIONS
+from parallel_core.experiments.runner.parameters import TIMING
 
 STUB = Path(parallel_core.__file__).parent / "experiments" / "functions.pyi"
 BEGIN = "# Written by `python -m tests.parallel_core.test_stub`:\n"
-TIMING = {"rounds": "int", "budget": "float"}
-"""The runner's own options, by the types of their values."""
 
 
 def test_the_stub_declares_every_experiment_with_its_options() -> None:
@@ -49,9 +48,10 @@ def declaration(experiment: Experiment) -> str:
     for name, option in inspect.signature(experiment.program).parameters.items():
         if name != "trial":
             lines.append(typed(experiment, option, inspect.formatannotation(types[name])))
-    for name, type_ in TIMING.items():
-        if getattr(experiment, name) is not None:
-            lines.append(f"{name}: {type_} = {getattr(experiment, name)}")
+    for parameter in TIMING:
+        default = getattr(experiment, parameter.name)
+        if default is not None:
+            lines.append(f"{parameter.name}: {parameter.type.__name__} = {default}")
     lines.append(f"count: int = {REPETITIONS}")
     function = f"run_{experiment.name.replace('-', '_')}"
     question = textwrap.fill(experiment.question, 88).replace("\n", "\n    ")

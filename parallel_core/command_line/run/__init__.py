@@ -1,15 +1,9 @@
 """`parallel-core run EXPERIMENT`: a command for each experiment, on one backend or on several in
 turn.
-
-`parallel-core measure` does such runs for another process.
 """
 
-import json
-import shlex
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
-from io import StringIO
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -18,35 +12,24 @@ from backends.devices import DeviceKind
 from backends.installation.frameworks import is_installed
 from backends.registry.variants import frameworks
 from parallel_core.command_line import compare, options
-from parallel_core.command_line.commands import USUAL_ORDER, Commands, usual_backend
-from parallel_core.command_line.run.one_backend import run_on_one_backend
-from parallel_core.command_line.run.resources import parameter_options, resource_options
+from parallel_core.command_line.commands import Commands
+from parallel_core.command_line.run.alone import run_alone
+from parallel_core.command_line.run.answer import refuse
+from parallel_core.command_line.run.as_rank import run_as_rank
 from parallel_core.command_line.run.side_by_side import run_side_by_side
 from parallel_core.doctor.gpus import ask_driver
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.explanation import about_unknown, explanation
-from parallel_core.experiments.runner.counting import REPETITIONS
-from parallel_core.experiments.runner.guess import read_guess
-from parallel_core.experiments.runner.parameters import MOST
-from parallel_core.measurement.result import Result
-from parallel_core.measurement.turns import end_experiment, end_turn, options_of_turn, take_turns
-from parallel_core.system.errors import MeasurementError
-from parallel_core.system.subprocesses import has_lifeline, leave_with_starter
+from parallel_core.jobs.rank import check_job
+from parallel_core.run.options import options_of, request_of
+from parallel_core.system.errors import RequestError
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import Chosen, show_explanation, show_variants
 
 GIVEN = "parallel_core.given"
 """The key under which a command's context keeps the options that the user gave."""
-BESIDE_THE_WORK = (
-    "json_path",
-    "plot_path",
-    "trace_path",
-    "trace_if_possible",
-    "timeline_path",
-    "guess",
-    "details",
-)
-"""The parameters that do not change a run's work: the files that it writes, and a guess."""
+Interpreters: TypeAlias = tuple[tuple[str, str], ...]
+"""Backends, each with the Python that runs it."""
 
 
 class _ExperimentGroup(Commands):
@@ -84,168 +67,55 @@ def run() -> None:
     """Run one experiment on one backend."""
 
 
-@click.command(hidden=True)
-@click.argument("runs", nargs=-1, required=True)
-@click.option("--turns", "ended_on", type=click.IntRange(0, MOST), help="Descriptor.")
-def measure(runs: tuple[str, ...], ended_on: int | None) -> None:
-    """Do RUNS, each the arguments of `run` in one word, and print a line of JSON for each that
-    gives a result.
-
-    A run that fails ends the process as it does by itself; one that gives an invalid result, after
-    all have been done. So does the end of a pipe on standard input, which the process that wants
-    the results holds; it gives turns there, too, if they are to be ended on a descriptor.
-    """
-    if ended_on is not None:
-        take_turns(ended_on)
-        run.main([*shlex.split(runs[0]), "--only-load=yes"], standalone_mode=False)
-        end_turn()
-    elif has_lifeline():
-        leave_with_starter()
-    measured: list[Result] = []
-    invalid: MeasurementError | None = None
-    for number, words in enumerate(runs, 1):
-        try:
-            # The tables of the run are not printed.
-            with redirect_stdout(StringIO()):
-                run.main(
-                    [*shlex.split(words), *options_of_turn()], standalone_mode=False, obj=measured
-                )
-        except MeasurementError as error:
-            if len(measured) < number:
-                raise
-            invalid = error
-        # The output of a library may lack a newline at its end.
-        click.echo(f"\n{json.dumps(measured[-1].as_json())}")
-        end_experiment()
-    if invalid is not None:
-        raise invalid
-
-
 def _command_of(experiment: Experiment) -> click.Command:
-    """Make an experiment's command: shared options, then parameters, resources and rounds."""
-    shared = _shared_options(experiment)
-    rounds = [parameter for parameter in experiment.parameters if parameter.name == "rounds"]
-    others = [parameter for parameter in experiment.parameters if parameter.name != "rounds"]
-    own_options = [
-        *parameter_options(others),
-        *resource_options(experiment.program),
-        *parameter_options(rounds),
-    ]
+    """Make an experiment's command."""
 
     @click.pass_context
-    def command(ctx: click.Context, /, **values: Any) -> None:
-        if "," in values["backend"]:
-            run_side_by_side(experiment, ctx, ctx.meta[GIVEN])
+    def command(ctx: click.Context, /, interpreters: Interpreters, **values: Any) -> None:
+        request = request_of(experiment, values, ctx.meta[GIVEN])
+        if "," in request.work.backend:
+            run_side_by_side(request, interpreters)
             return
-        own_parameters = ctx.command.params[len(shared) :]
-        own_values = {}
-        for parameter in own_parameters:
-            name = str(parameter.name)
-            own_values[name] = values[name]
-        run_on_one_backend(experiment, values, own_values, _given_work(ctx), ctx.obj)
+        if interpreters:
+            raise RequestError(
+                "--python is for several backends side by side: a single one runs in this Python"
+            )
+        refuse(request)
+        where = check_job(experiment.name, request.work.backend)
+        if where is None:
+            run_alone(request)
+        else:
+            run_as_rank(request, where)
 
     decorated: Any = command
-    for option in reversed([*shared, *own_options]):
-        decorated = option(decorated)
+    for add_option in (
+        _explain_option(experiment),
+        options.interpreters,
+        *reversed([*options_of(experiment)]),
+    ):
+        decorated = add_option(decorated)
     return click.command(experiment.name, cls=_ExperimentCommand, help=experiment.question)(
         decorated
     )
 
 
-def _given_work(ctx: click.Context) -> dict[str, Any]:
-    """Return the given options that decide a run's work, by name, as they are written."""
-    given = ctx.meta[GIVEN]
-    work: dict[str, Any] = {}
-    for parameter in ctx.command.params:
-        if parameter.name in given and parameter.name not in BESIDE_THE_WORK:
-            value = given[parameter.name]
-            option = parameter.opts[0].removeprefix("--")
-            work[option] = tuple(value) if isinstance(value, list) else value
-    return work
-
-
-def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
-    """Return the options that every experiment's command has, in the order of its help."""
+def _explain_option(experiment: Experiment) -> Callable[[Any], Any]:
+    """Make the option that explains an experiment instead of running it."""
 
     def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-        """Print the explanation of the experiment, and exit, if that is wanted."""
         if wanted:
             console = terminal_console()
             show_explanation(explanation(experiment), console)
             show_variants(console, chosen_for(experiment, ctx.meta[GIVEN]))
             ctx.exit()
 
-    return [
-        click.option(
-            "--backend",
-            default=usual_backend,
-            metavar="NAME",
-            help="A framework that `list` names; several with commas between them: side by side.  "
-            f"[default: the first that is installed of {', '.join(USUAL_ORDER)}]",
-        ),
-        click.option(
-            "--engine", metavar="async|sync", help="Default: async if the backend has it."
-        ),
-        click.option(
-            "--devices",
-            type=options.DEVICES,
-            help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 "
-            "for two streams on a "
-            f"GPU).  [default: {experiment.devices}; 1 for each of several processes; at most "
-            f"{options.MOST_DEVICES}]",
-        ),
-        options.device_kind,
-        options.threads,
-        options.workers,
-        options.variants,
-        options.json_file,
-        options.path("--plot", "plot_path", "A picture, as SVG."),
-        options.path(
-            "--trace",
-            "trace_path",
-            "A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own "
-            "profiler.",
-        ),
-        # This option is for comparisons, which measure even if nothing can be profiled.
-        click.option("--trace-if-possible", type=options.PATH, hidden=True),
-        # This option is for comparisons, which count in one round only.
-        click.option("--count", type=click.IntRange(0, MOST), default=REPETITIONS, hidden=True),
-        # Its sizes are small, and too small to be counted with.
-        click.option("--sizes-chosen", type=click.BOOL, default=False, hidden=True),
-        # A process of a comparison loads its framework before its first turn.
-        click.option("--only-load", type=click.BOOL, default=False, hidden=True),
-        options.path(
-            "--timeline",
-            "timeline_path",
-            "A picture of that repetition, a lane for each queue, as SVG.",
-        ),
-        options.interpreters,
-        options.details,
-        click.option(
-            "--guess",
-            type=options.Parsed(read_guess),
-            metavar="10/10|NUMBER" if experiment.counts else "NUMBER",
-            help=_about_guesses(experiment),
-        ),
-        click.option(
-            "--explain",
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=explain_and_exit,
-            help="Say what is asked, how it is measured and how to read it; run nothing.",
-        ),
-    ]
-
-
-def _about_guesses(experiment: Experiment) -> str:
-    """Return the help of `--guess`, with the figure and the count that may be guessed."""
-    figure = f"{experiment.main.name}: {experiment.main.means}."
-    if not experiment.counts:
-        return f"Your guess, judged beside the answer, of {figure}"
-    return (
-        f"Your guess, judged beside the answer. 10/10: how many of 10 "
-        f"{experiment.counts[0].counted}. A number: {figure}"
+    return click.option(
+        "--explain",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=explain_and_exit,
+        help="Say what is asked, how it is measured and how to read it; run nothing.",
     )
 
 

@@ -150,16 +150,19 @@ DISPATCH_FRACTION = Metric(
             LOWEST,
             "queued",
             "The multiplications were queued: control returned after a small share of their time",
+            overlap="all",
         ),
         Band(
             0.2,
             "partly",
             "Control returned when part of the multiplications was done",
+            overlap="part",
         ),
         Band(
             0.8,
             "not-queued",
             "Nothing was queued, and control returned when the multiplications were done",
+            overlap="none",
         ),
     ),
 )
@@ -175,14 +178,16 @@ UNFINISHED = Count(
             LOWEST,
             "not-queued",
             "No, nothing was queued: each call returned when its result was there",
+            overlap="none",
         ),
         Band(
             IN_PART,
             "partly",
             "In part, the multiplications were queued, and the other calls returned when their "
             "results were there",
+            overlap="part",
         ),
-        Band(MOSTLY, "queued", "Yes, the multiplications were queued"),
+        Band(MOSTLY, "queued", "Yes, the multiplications were queued", overlap="all"),
     ),
 )
 WAIT_FRACTION = Metric(

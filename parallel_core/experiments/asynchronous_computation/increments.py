@@ -35,9 +35,9 @@ from parallel_core.experiments.workloads import (
     size_up_to,
 )
 from parallel_core.measurement.confidence_intervals import Interval, exponential, with_bounds
+from parallel_core.measurement.over_rounds import over_rounds, times_as_long
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, measure
-from parallel_core.measurement.verdicts import over_rounds, times_as_long
 from parallel_core.system.machine import peak_memory_growth
 
 EACH, ONCE, SINGLE = (

@@ -60,9 +60,9 @@ from parallel_core.experiments.workloads import (
     multiplied,
     size_for_run,
 )
+from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
 from parallel_core.system.errors import RequestError
 from parallel_core.system.machine import joined_watches
 
@@ -153,7 +153,7 @@ def _time_elsewhere(trial: Trial, size: int, workers: int, threads: int, remaini
         "workers-compared": workers,
         "threads": threads,
         "size": size,
-        "sizes-chosen": str("size" in trial.described.get("chosen_by", {})),
+        "sizes-chosen": "size" in trial.described.get("chosen_by", {}),
     }
     kept_name: Callable[[str], str] = str
     if threads != trial.backend.threads_per_device:
@@ -226,10 +226,15 @@ SPEEDUP = Metric(
     share=lambda speedup, result: gained(speedup, most_over_fewest(result)),
     at_most=most_over_fewest,
     bands=(
-        Band(LOWEST, "hindered", "More workers slowed independent operations down"),
-        Band(-0.2, "serial", "Independent operations ran one after the other"),
-        Band(0.25, "partly", "Independent operations overlapped in part"),
-        Band(0.5, "parallel", "More workers ran independent operations at the same time"),
+        Band(LOWEST, "hindered", "More workers slowed independent operations down", overlap="none"),
+        Band(-0.2, "serial", "Independent operations ran one after the other", overlap="none"),
+        Band(0.25, "partly", "Independent operations overlapped in part", overlap="part"),
+        Band(
+            0.5,
+            "parallel",
+            "More workers ran independent operations at the same time",
+            overlap="all",
+        ),
     ),
 )
 INDEPENDENCE = Metric(
@@ -261,8 +266,8 @@ THREADS = Metric(
     ),
 )
 ANSWERS = (
-    Band(LOWEST, "serial", "No, a device's operations ran one after the other"),
-    Band(0.2, "parallel", "Yes, a device's operations ran at the same time"),
+    Band(LOWEST, "serial", "No, a device's operations ran one after the other", overlap="none"),
+    Band(0.2, "parallel", "Yes, a device's operations ran at the same time", overlap="all"),
 )
 BY_ONE_WORKER = Count(
     "at_once_by_one_worker",

@@ -194,13 +194,14 @@ ALONGSIDE = Count(
     metric=OURS.name,
     title="Copied while computing",
     bands=(
-        Band(LOWEST, "serial", "No, the copies waited for the computation"),
+        Band(LOWEST, "serial", "No, the copies waited for the computation", overlap="none"),
         Band(
             IN_PART,
             "partly",
             "In part, copies ran beside the computation; other results waited for it",
+            overlap="part",
         ),
-        Band(MOSTLY, "alongside", "Yes, copies ran beside the computation"),
+        Band(MOSTLY, "alongside", "Yes, copies ran beside the computation", overlap="all"),
     ),
 )
 THE_BOOK_S_COUNT = replace(

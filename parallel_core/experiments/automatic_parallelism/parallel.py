@@ -147,13 +147,14 @@ BESIDE = Count(
     metric=SPEEDUP.name,
     title="Products at the same time",
     bands=(
-        Band(LOWEST, "serial", "No, the devices took turns"),
+        Band(LOWEST, "serial", "No, the devices took turns", overlap="none"),
         Band(
             IN_PART,
             "partly",
             "The devices worked at the same time in part; the other multiplications ran alone",
+            overlap="part",
         ),
-        Band(MOSTLY, "parallel", "Yes, the devices worked at the same time"),
+        Band(MOSTLY, "parallel", "Yes, the devices worked at the same time", overlap="all"),
     ),
 )
 

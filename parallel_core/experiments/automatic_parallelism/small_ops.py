@@ -60,10 +60,10 @@ from parallel_core.experiments.workloads import (
     seconds_of_one,
 )
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
+from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES, times_as_long
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, times_as_long
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import figure
 
@@ -289,9 +289,9 @@ BESIDE = Count(
     metric=SPEEDUP.name,
     title="Small ones at once",
     bands=(
-        Band(LOWEST, "serial", "No, the devices took turns"),
+        Band(LOWEST, "serial", "No, the devices took turns", overlap="none"),
         # Where launching is the limit the devices are seldom busy.
-        Band(0.02, "parallel", "Yes, the devices worked at the same time"),
+        Band(0.02, "parallel", "Yes, the devices worked at the same time", overlap="all"),
     ),
 )
 

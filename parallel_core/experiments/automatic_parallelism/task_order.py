@@ -114,10 +114,10 @@ BESIDE = Count(
     at_once=True,
     title="Products at the same time",
     bands=(
-        Band(LOWEST, "serial", "The devices took turns"),
-        Band(0.2, "partly", "Tasks ran beside others in part"),
+        Band(LOWEST, "serial", "The devices took turns", overlap="none"),
+        Band(0.2, "partly", "Tasks ran beside others in part", overlap="part"),
         # A device has few tasks, and one that begins a slice late has missed some of them.
-        Band(0.5, "parallel", "Tasks ran beside others"),
+        Band(0.5, "parallel", "Tasks ran beside others", overlap="all"),
     ),
 )
 BROKEN = Count(

@@ -267,14 +267,25 @@ BOTH_WAYS_BESIDE = Count(
     metric=SAVED.name,
     title="Both ways beside computing",
     bands=(
-        Band(LOWEST, "serial", "No, computing and both directions did not go on at the same time"),
+        Band(
+            LOWEST,
+            "serial",
+            "No, computing and both directions did not go on at the same time",
+            overlap="none",
+        ),
         Band(
             IN_PART,
             "partly",
             "In part, computing and both directions went on at the same time, and the other "
             "multiplications ran beside one direction or none",
+            overlap="part",
         ),
-        Band(MOSTLY, "parallel", "Yes, computing and both directions went on at the same time"),
+        Band(
+            MOSTLY,
+            "parallel",
+            "Yes, computing and both directions went on at the same time",
+            overlap="all",
+        ),
     ),
 )
 A_WAY_BESIDE = Count(

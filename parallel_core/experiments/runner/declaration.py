@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from backends import Backend
 from backends.errors import BackendError
-from backends.process_groups import GroupedBackend
+from backends.process_groups import grouped
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
 from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
@@ -31,6 +31,7 @@ from parallel_core.experiments.runner.witnesses import witness_for
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.differences import USUAL_DEVIATION
 from parallel_core.measurement.result import Result
+from parallel_core.measurement.starter import ALONE, Turns
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import TooSlowError
 from parallel_core.system.formatting import listed
@@ -185,6 +186,12 @@ class Experiment:
             parameter.name for parameter in self.parameters if isinstance(parameter, Chosen)
         )
 
+    @property
+    def amounts(self) -> tuple[str, ...]:
+        """The names of the parameters that say how much work there is."""
+        declared = (name for name, of in self.parameters_by_option.items() if of.is_amount)
+        return (*self.calibrated, *declared)
+
     def sizes_chosen_in(self, result: Result, given: Container[str]) -> dict[str, Any]:
         """Return the values that a run chose to suit the machine, by the parameters' names.
 
@@ -224,8 +231,9 @@ class Experiment:
 
     def program_on(self, backend: Backend) -> Callable[..., None]:
         """Return the program to run on a backend; one of several processes may have another one."""
-        is_one_of_several = isinstance(backend, GroupedBackend) and backend.group.size > 1
-        if is_one_of_several and self.between_processes is not None:
+        one_of_several = grouped(backend)
+        has_others = one_of_several is not None and one_of_several.group.size > 1
+        if has_others and self.between_processes is not None:
             return self.between_processes
         return self.program
 
@@ -235,6 +243,7 @@ class Experiment:
         *,
         count: int = REPETITIONS,
         sizes_chosen: bool = False,
+        turns: Turns = ALONE,
         **options: Any,
     ) -> Result:
         """Run the program on a backend, and return the result.
@@ -243,24 +252,29 @@ class Experiment:
         all sizes and too few rounds fit the budget, it starts again with a smaller size, in the
         seconds that are left, at least half of the budget. `count` is the fewest repetitions that
         are recorded; with 0 nothing is counted. With `sizes_chosen` no user gave the sizes: a
-        comparison or another process of the same run chose them.
+        comparison or another process of the same run chose them. The process takes `turns`.
         """
+        program = self.program_on(backend)
         values = self._values_of(options)
         wanted_rounds = 0
         if self._chooses_all_sizes(values):
             wanted_rounds = min(FEWEST_FOR_A_VERDICT, values["rounds"])
-        trial = self._trial(backend, values, fewest=wanted_rounds, count=count)
-        if sizes_chosen:
-            trial.described["chosen_by"] = {"size": "comparison"}
-        try:
-            self._measure(trial, values)
-        except TooSlowError as slow:
-            budget = max(trial.left(), trial.budget / 2)
-            size = _size_for_rounds(trial, slow.seconds_of_round, budget, wanted_rounds)
-            values = {**values, "size": size}
-            trial = self._trial(backend, values, budget=budget, count=count)
-            trial.described["chosen_by"] = {"size": "rounds"}
-            self._measure(trial, values)
+        chosen_by = {"size": "comparison"} if sizes_chosen else {}
+        budget, fewest = values.get("budget", math.inf), wanted_rounds
+        while True:
+            trial = self._trial(backend, values, budget, fewest, count, turns)
+            trial.described["chosen_by"] = chosen_by
+            try:
+                program(trial, **self._arguments(trial, values))
+                trial.run()
+                break
+            except TooSlowError as slow:
+                budget = max(trial.left(), trial.budget / 2)
+                size = _size_for_rounds(trial, slow.seconds_of_round, budget, wanted_rounds)
+                values = {**values, "size": size}
+                chosen_by = {"size": "rounds"}
+                # It takes the rounds that fit, however few.
+                fewest = 0
         if count:
             self._record_counts(trial)
         trial.problems += self._problems_of_counts(trial)
@@ -317,39 +331,27 @@ class Experiment:
         self,
         backend: Backend,
         values: Mapping[str, Any],
-        fewest: int = 0,
-        budget: float | None = None,
-        *,
+        budget: float,
+        fewest: int,
         count: int,
+        turns: Turns,
     ) -> Trial:
-        """Return a new trial; a `budget` replaces the one among the values."""
+        """Return a new trial."""
         shown: dict[str, Any] = {}
         for parameter in self.parameters:
             shown |= written(parameter, values[parameter.name])
-        timing = {name: values[name] for name in self._timing_names}
-        if budget is not None:
-            timing["budget"] = budget
         counted_cases: set[str] = set()
         if count:
             counted_cases = {declared.case for declared in self.counts if declared.case}
-        return Trial(
-            backend, shown, **timing, counted=counted_cases, fewest=fewest, repetitions=count
-        )
+        rounds = values.get("rounds", 1)
+        return Trial(backend, shown, rounds, budget, counted_cases, fewest, count, turns)
 
-    def _measure(self, trial: Trial, values: Mapping[str, Any]) -> None:
-        """Choose the missing values, run the program, and time the cases that it registered."""
-        chosen = choose(trial, self.parameters)
-        arguments = {**values, **chosen}
-        for name in self._timing_names:
-            del arguments[name]
-        program = self.program_on(trial.backend)
-        program(trial, **arguments)
-        trial.run()
-
-    @property
-    def _timing_names(self) -> list[str]:
-        """The names of the runner's options (`rounds`, `budget`) that the experiment has."""
-        return [name for name in ("rounds", "budget") if getattr(self, name) is not None]
+    def _arguments(self, trial: Trial, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the program by name; those that are missing are chosen here."""
+        arguments = {**values, **choose(trial, self.parameters)}
+        for parameter in TIMING:
+            arguments.pop(parameter.name, None)
+        return arguments
 
 
 def shown_case(names: Sequence[str], usual: str) -> str:

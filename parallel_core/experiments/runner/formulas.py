@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from parallel_core.measurement.confidence_intervals import Interval, exponential
+from parallel_core.measurement.over_rounds import MIN_NOISE, over_rounds
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.verdicts import MIN_NOISE, over_rounds
 
 MOST_FACTORS = 16
 """The most factors of a formula's times that are tried independently: 65,536 combinations."""

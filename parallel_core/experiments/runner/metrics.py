@@ -8,7 +8,7 @@ none if the figure may as well mean that there is no effect.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from parallel_core.experiments.runner.formulas import Formula, interval_of
 from parallel_core.measurement.confidence_intervals import (
@@ -16,13 +16,16 @@ from parallel_core.measurement.confidence_intervals import (
     ends_between,
     with_bounds,
 )
+from parallel_core.measurement.over_rounds import in_percent
 from parallel_core.measurement.result import Case, Result
-from parallel_core.measurement.verdicts import in_percent
 from parallel_core.system.formatting import figure, percent, quantity
 
 LOWEST = -math.inf
 CANNOT_TELL = "This run cannot tell"
 """The beginning of a metric's sentence if the noise leaves its question open."""
+
+
+Overlap: TypeAlias = Literal["none", "part", "all"]
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,12 @@ class Band:
     """The name of the band in a result's JSON."""
     says: str
     """The meaning as a sentence, without figures and without a full stop."""
+    overlap: Overlap | None = None
+    """How much of the work overlapped, if that is what the band means."""
 
 
 WITHOUT_QUEUE = Band(
-    LOWEST, "without-queue", "Nothing was queued, so a part was slower in isolation"
+    LOWEST, "without-queue", "Nothing was queued, so a part was slower in isolation", overlap="none"
 )
 """The band that replaces another one on an engine without a queue, if only a queue can reach it."""
 
@@ -246,10 +251,10 @@ def bands_of_gain(
     all of it.
     """
     return (
-        Band(LOWEST, "hindered", hindered),
-        Band(-0.2, serial_code, serial),
-        Band(0.2, "partly", partly),
-        Band(0.8, parallel_code, parallel),
+        Band(LOWEST, "hindered", hindered, overlap="none"),
+        Band(-0.2, serial_code, serial, overlap="none"),
+        Band(0.2, "partly", partly, overlap="part"),
+        Band(0.8, parallel_code, parallel, overlap="all"),
     )
 
 

@@ -35,6 +35,10 @@ class Parameter:
     """For a list of names: the names that may be given. The option may be given several times."""
     parse: Callable[[str], object] | None = None
     """A function that reads the value, if its type does not say how; raises ValueError."""
+    is_amount: bool = False
+    """Whether it says how much work there is, so that a comparison like an older one must take it
+    over, as all that a run chooses.
+    """
     sweeps: str = ""
     """For several numbers: the parameter that they stand for; its value is the largest of them."""
     fields: Mapping[str, "Parameter"] = field(default_factory=dict)

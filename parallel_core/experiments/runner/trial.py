@@ -19,18 +19,18 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from backends import Array, Backend, Device
-from backends.process_groups import GroupedBackend
+from backends.process_groups import grouped
 from parallel_core.experiments.runner.counting import without_numbers
 from parallel_core.experiments.runner.formulas import Formula, interval_of
 from parallel_core.experiments.runner.work import Timed, Work, account_of, labelled
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.over_rounds import MIN_NOISE
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Counted, Result
+from parallel_core.measurement.starter import ALONE, Turns
 from parallel_core.measurement.timing import Timing, interleave, measure
-from parallel_core.measurement.turns import working_clock
-from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.errors import RequestError
 
 TIMED_SHARE = 0.9
@@ -66,6 +66,7 @@ class Trial:
         counted: Collection[str] = (),
         fewest: int = 0,
         repetitions: int = 0,
+        turns: Turns = ALONE,
     ):
         """Start the clock.
 
@@ -107,7 +108,7 @@ class Trial:
         self.points: defaultdict[str, dict[float, float]] = defaultdict(dict)
         """The medians of curves, by label and point."""
         self._pending: list[Timed] = []
-        self._started = working_clock()
+        self._turns, self._started = turns, turns.clock()
 
     def normal(self, size: int, device: Device, seed: int = 0) -> Array:
         """Load a size × size matrix of standard normal float32.
@@ -130,7 +131,7 @@ class Trial:
 
         Compiling is not counted.
         """
-        return share * self.budget - (working_clock() - self._started)
+        return share * self.budget - (self._turns.clock() - self._started)
 
     def settle(self) -> float:
         """Read a number that each device computes after all that was launched; return the seconds.
@@ -236,7 +237,12 @@ class Trial:
         # Nothing smaller would fit a budget that is spent.
         fewest = self._fewest if 0 < budget < math.inf else 0
         timed_cases = interleave(
-            takes, rounds or self.rounds, budget=budget, fewest=fewest, settle=self.settle
+            takes,
+            rounds or self.rounds,
+            budget=budget,
+            fewest=fewest,
+            settle=self.settle,
+            turns=self._turns,
         )
         timed_by_name = {case.name: case for case in timed_cases}
         seconds_of = {
@@ -244,7 +250,7 @@ class Trial:
         }
         for case in pending:
             timed = replace(timed_by_name[case.name], repeats=case.repeats, parts=case.parts)
-            if isinstance(self.backend, GroupedBackend):
+            if grouped(self.backend) is not None:
                 # The other ranks of a job on this host would be taken for strangers.
                 timed = replace(timed, watch=None)
             self.cases[case.name] = replace(

@@ -29,7 +29,7 @@ from functools import partial
 from typing import Annotated
 
 from backends import Array, Backend
-from backends.process_groups import GroupedBackend
+from backends.process_groups import grouped
 from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
@@ -68,7 +68,7 @@ SETTINGS = Parameter(
         "epochs": Parameter("The book has 10. Default: one, of batches that fit a minute."),
         "batch_size": Parameter("Over all devices."),
         "learning_rate": Parameter("Learning rate.", option="lr", maximum=1e38),
-        "limit": Parameter("Batches an epoch. Default: all, if --epochs is given."),
+        "limit": Parameter("Batches an epoch. Default: all, if --epochs is given.", is_amount=True),
         "seed": Parameter(minimum=0, maximum=2**32 - 1),
         "exchange": Parameter("Sum gradients after the backward pass, or each layer's during it."),
         "width": Parameter("Times the channels and units."),
@@ -208,8 +208,9 @@ def plan_on(
     One device takes `compared` first steps too, unless it is the only one or there are several
     processes.
     """
-    if isinstance(backend, GroupedBackend):
-        agree = partial(of_first, backend.group)
+    one_of_several = grouped(backend)
+    if one_of_several is not None:
+        agree = partial(of_first, one_of_several.group)
         return plan_training(backend, data, settings, 0, done, agree=agree)
     if len(backend.devices) == 1:
         compared = 0

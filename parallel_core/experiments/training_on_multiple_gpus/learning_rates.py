@@ -72,7 +72,9 @@ SETTINGS = Parameter(
     fields={
         "batch_size": Parameter("Of one device."),
         "epochs": Parameter("Of each training."),
-        "limit": Parameter("One device's batches an epoch. Default: chosen, 200 at most."),
+        "limit": Parameter(
+            "One device's batches an epoch. Default: chosen, 200 at most.", is_amount=True
+        ),
         "seed": Parameter(minimum=0, maximum=2**32 - 1),
     }
 )

@@ -22,7 +22,7 @@ import numpy as np
 
 from backends import Backend
 from backends.host import clock_without_compiling
-from backends.process_groups import Group, GroupedBackend, barrier, broadcast
+from backends.process_groups import Group, GroupedBackend, barrier, broadcast, grouped
 from parallel_core.experiments.runner.formulas import Formula, interval_of
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained
 from parallel_core.experiments.runner.trial import Trial
@@ -51,8 +51,8 @@ def measure_scaling(trial: Trial, data: Dataset, settings: Settings, trained: in
 
     All ranks must call this at the same time. With a single process nothing is found.
     """
-    backend = trial.backend
-    if not isinstance(backend, GroupedBackend) or backend.group.size == 1:
+    backend = grouped(trial.backend)
+    if backend is None or backend.group.size == 1:
         return
     group = backend.group
     few_steps = replace(settings, limit=min(STEPS, settings.limit or STEPS))

@@ -133,14 +133,15 @@ AT_ONCE = Count(
     at_once=True,
     title="Steps at the same time",
     bands=(
-        Band(LOWEST, "serial", "No, the devices took turns"),
+        Band(LOWEST, "serial", "No, the devices took turns", overlap="none"),
         Band(
             IN_PART,
             "partly",
             "In some steps, the devices computed at the same time, and in the others they took "
             "turns",
+            overlap="part",
         ),
-        Band(MOSTLY, "parallel", "Yes, the devices computed at the same time"),
+        Band(MOSTLY, "parallel", "Yes, the devices computed at the same time", overlap="all"),
     ),
 )
 EARLY = Count(

@@ -12,11 +12,11 @@ import backends
 from backends import Array, Backend
 from backends.conformance import Limits, search
 from backends.host import available_cores
-from parallel_core.comparison.cells import Cell
+from parallel_core.compare.results import Cell
 from parallel_core.measurement.result import Result, describe_backend
 from tests.backends.protocol.arrays import full
 from tests.conftest import RunPython
-from tests.parallel_core.comparison import made_up
+from tests.parallel_core.compare import made_up
 
 
 @pytest.fixture

@@ -26,12 +26,43 @@ BRIEF = ["building-blocks", *ON_NUMPY]
 
 # What becomes of results must not depend on how busy the machine is: none is doubted.
 CREDULOUS = """
-from parallel_core.experiments import EXPERIMENTS
-from parallel_core.__main__ import main
+import json, sys
+from dataclasses import replace
 from parallel_core.experiments.runner import conclusions
+from parallel_core.run import worker
 
 conclusions.why_impossible = conclusions.about_excess = lambda *_: None
-main()
+measure, log = worker.measure, sys.argv.pop(1)
+
+def measure_less(request, *arguments, **named):
+    work = request.work
+    with open(log, "a") as file:
+        file.write(json.dumps([work.experiment, *work.parameters]) + "\\n")
+    # Smaller matrices than would be chosen.
+    less = replace(request, work=replace(work, parameters={**work.parameters, "size": 100}))
+    return measure(less, *arguments, **named)
+
+worker.measure = measure_less
+worker.main()
+"""
+
+
+HANGING = """
+import subprocess, sys
+from parallel_core.run import worker
+
+measure, note = worker.measure, sys.argv.pop(1)
+
+def hang(request, *arguments, **named):
+    if request.work.experiment == "parallel":
+        child = subprocess.Popen(["sleep", "1000"])
+        with open(note, "w") as file:
+            file.write(f"{child.pid}\\n")
+        child.wait()
+    return measure(request, *arguments, **named)
+
+worker.measure = hang
+worker.main()
 """
 
 
@@ -107,15 +138,12 @@ def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     A second framework fails: its experiment of copies once and again, the other one by a refusal.
     """
     folder = tmp_path_factory.mktemp("interleaved")
-    # The last of two sizes counts: smaller matrices than would be chosen.
     (folder / "credulous.py").write_text(CREDULOUS)
-    log = f'echo "$*" >> {folder / "log"}'
-    smaller = (
-        f'{log}\nexec {sys.executable} -P {folder / "credulous.py"} measure $5 "$6 --size 100"'
-    )
+    smaller = f"exec {sys.executable} -P {folder / 'credulous.py'} {folder / 'log'} $4"
     numpy = interpreter(folder / "python", smaller, f'exec {sys.executable} "$@"')
     torch = interpreter(
-        folder / "failing", "case $* in *overlap*) kill -SEGV $$;; esac; echo no luck >&2; exit 2"
+        folder / "failing",
+        "read asked; case $asked in *overlap*) kill -SEGV $$;; esac; echo no luck >&2; exit 2",
     )
     options = [
         "--backends",
@@ -138,9 +166,9 @@ def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_rounds_are_interleaved_sizes_chosen_once_and_failed_runs_made_up_for(
     interleaved: Path,
 ) -> None:
-    commands = (interleaved / "log").read_text().splitlines()[:4]
-    assert [command.split()[5] for command in commands] == ["overlap", "parallel"] * 2
-    assert ["--copies" in command for command in commands if " overlap" in command] == [
+    asked = [json.loads(line) for line in (interleaved / "log").read_text().splitlines()[:4]]
+    assert [experiment for experiment, *_ in asked] == ["overlap", "parallel"] * 2
+    assert ["copies" in sizes for experiment, *sizes in asked if experiment == "overlap"] == [
         False,
         True,
     ]
@@ -234,11 +262,9 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
     program: RunProgram, tmp_path: Path
 ) -> None:
     note, folder = tmp_path / "pid", tmp_path / "out [a]"
-    hangs = f"sleep 1000 & echo $! > {note}; wait"
-    python = interpreter(
-        tmp_path / "python",
-        f'case "$*" in *parallel\\ *) {hangs};; *) exec {sys.executable} "$@";; esac',
-    )
+    (tmp_path / "hanging.py").write_text(HANGING)
+    hangs = f"exec {sys.executable} -P {tmp_path / 'hanging.py'} {note} $4"
+    python = interpreter(tmp_path / "python", hangs)
     arguments = ["building-blocks", "parallel", *ON_NUMPY, "--python", f"numpy={python}"]
     command, pipe = [*COMPARE, *arguments, "--out", str(folder)], subprocess.PIPE
     run = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
@@ -268,7 +294,7 @@ def children(process: int) -> list[str]:
     return [
         child
         for child in own
-        if b"measure" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+        if b"parallel_core.run.worker" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
     ]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import RunProgram
-from tests.parallel_core.comparison.made_up import comparison, failed, measured, parallel
-from tests.parallel_core.comparison.test_storage import written
+from tests.parallel_core.compare.made_up import comparison, failed, measured, parallel
+from tests.parallel_core.compare.test_storage import written
 from tests.parallel_core.terminal.printed import controls
 
 SEQUENCE = "\x1b]0;title\x07\x1b[2J\x9b31m\x7f\u202e"

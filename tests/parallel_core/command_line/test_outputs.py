@@ -15,7 +15,7 @@ from parallel_core.system.files import write_json
 from parallel_core.trace_analysis.trace_files import write_trace_file
 from tests.conftest import RunProgram
 from tests.parallel_core.command_line.test_trace import OURS
-from tests.parallel_core.comparison.made_up import comparison, measured, parallel
+from tests.parallel_core.compare.made_up import comparison, measured, parallel
 
 Words = tuple[str, ...]
 RUN = ("run", "building-blocks", "--backend", "numpy")

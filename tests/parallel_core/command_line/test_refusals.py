@@ -12,8 +12,8 @@ import pytest
 
 import backends
 from backends.registry.loading import title
-from parallel_core.command_line.commands import usual_backend
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.run.options import usual_backend
 from tests.conftest import RunProgram
 
 HERE = {name for name in backends.names() if name == "numpy" or find_spec(name)}

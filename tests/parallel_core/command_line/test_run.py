@@ -18,15 +18,17 @@ from backends import Backend, ComputationError
 from backends.process_groups.addresses import free_port
 from backends.registry.loading import title
 from parallel_core.command_line.launch import launch
-from parallel_core.command_line.run import resources
 from parallel_core.jobs.job import Job
+from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Result
+from parallel_core.run import arguments as program_arguments
 from parallel_core.trace_analysis.trace_files import read_timeline
 from parallel_core.training.checkpoints import FILE
 from parallel_core.training.dataset import synthetic
 from tests.conftest import MEASURED, RunProgram
 from tests.parallel_core.command_line.test_command_line import run
 
+WORKER = "parallel_core.run.worker"
 PARALLEL = ("run", "parallel", "--size", "64")
 SMALL = (*PARALLEL, "--device-kind", "cpu", "--rounds", "2")
 
@@ -88,6 +90,34 @@ def test_a_run_that_chose_its_size_ends_with_the_command_that_repeats_it(
     assert "Again:" not in repeated.stdout
 
 
+ENGINE = """
+from backends.numpy.backend import NumPyBackend
+
+class MyEngine:
+    def __init__(self, devices, kind, engine, threads):
+        self.inner = NumPyBackend(devices, kind, engine, threads)
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+"""
+
+
+def test_the_command_that_repeats_a_run_names_an_engine_s_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "queue").mkdir()
+    (tmp_path / "queue" / "engine.py").write_text(ENGINE)
+    backend = "queue/engine.py:MyEngine"
+    # In separate processes, where the engine becomes known by its name.
+    done = run("run", "parallel", "--backend", backend, "--budget", "0.5", "--rounds", "2")
+    assert done.returncode in MEASURED, done.stderr
+    (again,) = (line for line in done.stdout.splitlines() if line.startswith("Again:"))
+    _said, _command, *words = shlex.split(again)
+    assert words[words.index("--backend") + 1] == backend
+    repeated = run(*words)
+    assert repeated.returncode in MEASURED, repeated.stderr
+
+
 def test_all_is_written_before_profiling(
     program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,8 +129,8 @@ def test_all_is_written_before_profiling(
         assert written == [json.loads(json.dumps(result.as_json()))]
         assert all(len(case.seconds) == 2 and case.again for case in result.cases)
 
-    monkeypatch.setattr("parallel_core.command_line.run.one_backend.record", record_instead)
-    monkeypatch.setattr("parallel_core.command_line.run.one_backend.check_profiler", lambda _: None)
+    monkeypatch.setattr("parallel_core.command_line.run.alone.record_and_draw", record_instead)
+    monkeypatch.setattr("parallel_core.command_line.run.alone.check_profiler", lambda _: None)
     done = program(
         *SMALL, "--backend", "numpy", "--json", str(path), "--trace", str(tmp_path / "trace.json")
     )
@@ -108,14 +138,11 @@ def test_all_is_written_before_profiling(
     assert json.loads(path.read_text()) == written[0]
 
 
-def test_a_comparison_s_process_is_measured_even_if_it_cannot_be_profiled(
-    program: RunProgram, tmp_path: Path
-) -> None:
+def test_a_worker_measures_even_if_it_cannot_be_profiled(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
-    done = program(*SMALL, "--backend", "numpy", "--json", "-", "--trace-if-possible", str(path))
-    assert done.returncode in MEASURED, done.stderr
-    assert json.loads(done.stdout)["experiment"] == "parallel"
-    assert "no trace: numpy has no profiler" in done.stderr
+    options = {"backend": "numpy", "device_kind": "cpu", "size": 64, "rounds": 2, "trace": path}
+    result = measure_elsewhere("parallel", options)
+    assert result.experiment == "parallel"
     assert not path.exists()
     assert (tmp_path / "trace.txt").read_text().startswith("numpy has no profiler")
 
@@ -141,9 +168,10 @@ def test_several_backends_do_the_same_work_each_on_its_own_python(tmp_path: Path
         ("torch", "async"),
     ]
     assert {one["parameters"]["size"] for cell in cells for one in cell["results"]} == {64}
-    asked = (tmp_path / "asked").read_text()
-    assert "--backend torch" in asked
-    assert "--backend numpy" not in asked
+    # Only the processes of PyTorch run on it, and whoever looks whether they can.
+    asked = (tmp_path / "asked").read_text().splitlines()
+    rounds = len(cells[1]["results"])
+    assert [words.split()[:3] for words in asked[1:]] == [["-P", "-m", WORKER]] * rounds
 
 
 Train = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -155,7 +183,7 @@ def train(program: RunProgram, monkeypatch: pytest.MonkeyPatch) -> Train:
     write.
     """
     data = synthetic("a test needs no more", train=40, test=5)
-    monkeypatch.setattr(resources, "load_fashion_mnist", lambda _: data)
+    monkeypatch.setattr(program_arguments, "load_fashion_mnist", lambda _: data)
     training = ("run", "data-parallel", "--backend", "numpy", "--batch-size", "16", "--json", "-")
 
     def start(*arguments: str, most: int | None = None) -> "subprocess.CompletedProcess[str]":

@@ -2,22 +2,24 @@
 start no process.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import backends
 from backends import Backend
-from parallel_core.command_line.run import measure
 from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner import counting
 from parallel_core.experiments.runner import trial as trials
-from parallel_core.measurement.fresh_process import measured_in, measuring_command
+from parallel_core.measurement.fresh_process import line_of
+from parallel_core.measurement.request import Request
 from parallel_core.measurement.result import Result
+from parallel_core.run.measure import load as load_backend
+from parallel_core.run.measure import measure
 from parallel_core.system import machine
 
 
@@ -52,15 +54,14 @@ def queueing(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let NumPy in this process do what a fresh process is asked for, by the command and the
-    options that it gets.
-    """
+    """Let NumPy in this process do what a fresh process is asked for."""
     on_numpy = {"backend": "numpy", "engine": "sync", "threads": 1, "variant": ()}
 
     def measured(experiment: str, options: Mapping[str, Any]) -> Result:
-        words = measuring_command("python", [(experiment, {**options, **on_numpy})])[-1]
-        done = CliRunner().invoke(measure, [words])
-        assert done.stdout, done.output
-        return next(measured_in(done.stdout))
+        request = Request.of(experiment, {**options, **on_numpy})
+        # What it is asked for, and what it answers, are lines of JSON.
+        request = Request.from_json(json.loads(line_of(request)))
+        result = measure(request, load_backend(request.work))
+        return Result.from_json(result.as_json())
 
     monkeypatch.setattr(trials, "measure_elsewhere", measured)

@@ -27,9 +27,10 @@ from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.automatic_parallelism import overlap
 from parallel_core.experiments.explanation import HEADINGS, explanation
 from parallel_core.experiments.runner.declaration import OF_COPIES
+from parallel_core.measurement.request import Work
+from parallel_core.run.options import command_again
 from parallel_core.terminal.explanation import Chosen, show_catalogue
-from parallel_core.terminal.result import command_again
-from tests.parallel_core.comparison.made_up import PLAN
+from tests.parallel_core.compare.made_up import PLAN
 from tests.parallel_core.experiments.small import small
 from tests.parallel_core.terminal.printed import printed
 
@@ -84,9 +85,9 @@ def test_the_command_that_repeats_a_run_has_its_sizes(
     backend = backends.load("numpy", 1 if name == "small-ops" else 2, threads_per_device=1)
     experiment, options = EXPERIMENTS[name], small(name)
     result = experiment.run(backend, **options)
-    # Such as "Again: parallel-core run overlap --backend numpy".
-    again = command_again(result, {"backend": "numpy"})
-    _again, _program, _run, _experiment, *words = shlex.split(again)
+    # Such as "parallel-core run overlap --backend numpy".
+    again = command_again(Work(experiment=name, backend="numpy"), result)
+    _program, _run, _experiment, *words = shlex.split(again)
     parsed = command_of(experiment).make_context(name, words).params
     for size in experiment.calibrated:
         assert parsed[size] == options[size], size
@@ -117,8 +118,8 @@ def test_python_can_run_it_and_a_comparison_gives_it_the_devices_that_it_needs(
 ) -> None:
     assert callable(getattr(parallel_core, f"run_{experiment.name.replace('-', '_')}"))
     plan = replace(PLAN, experiments=(experiment,), devices=1)
-    words = plan.command(plan.cells[:1], {}, turn=1)[-1].split()
-    devices = int(words[words.index("--devices") + 1])
+    devices = plan.request(plan.cells[0], {}, turn=1).work.devices
+    assert isinstance(devices, int)
     assert devices >= experiment.devices
 
 

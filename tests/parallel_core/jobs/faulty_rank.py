@@ -174,8 +174,8 @@ def main() -> None:
         launch_faulty((fault, exchange))
     else:
         # These need not be read, unpacked and checked by every rank.
-        resources: Any = importlib.import_module("parallel_core.command_line.run.resources")
-        resources.load_fashion_mnist = lambda _: synthetic_images()
+        arguments: Any = importlib.import_module("parallel_core.run.arguments")
+        arguments.load_fashion_mnist = lambda _: synthetic_images()
         own = next(os.environ[name] for name in RANK_VARIABLES if name in os.environ)
         # A job that is started again is not disturbed again.
         if own == "1" and not Path(os.environ[STRUCK]).exists():

@@ -10,8 +10,8 @@ import pytest
 import backends
 from backends.process_groups import DisagreementError, Group, GroupedBackend
 from backends.process_groups.rendezvous import Rendezvous
-from parallel_core.command_line.run.resources import agree_on_data, progress_of
 from parallel_core.jobs.rank import share_gpus
+from parallel_core.jobs.shared import agree_on_data, watched_training
 from tests.backends.process_groups.threads import together
 from tests.parallel_core.experiments.small import made_up
 
@@ -62,7 +62,7 @@ def test_every_batch_is_progress_and_an_exchange_keeps_its_number() -> None:
     def program(group: Group) -> list[int]:
         told: list[int] = []
         backend = GroupedBackend(backends.load("numpy", 1), group, [1, 1], told.append)
-        with progress_of(backend, 1, 8) as progress:
+        with watched_training(backend, None, 1, 8) as progress:
             progress.on_batch(1, 4)
             for _ in range(2):
                 backend.allreduce(

@@ -24,14 +24,14 @@ from parallel_core.measurement.confidence_intervals import (
     student_t,
 )
 from parallel_core.measurement.differences import Noise, ratio_interval, verdict_on
-from parallel_core.measurement.result import Case
-from parallel_core.measurement.sweep import labelled
-from parallel_core.measurement.verdicts import (
+from parallel_core.measurement.over_rounds import (
     BETWEEN_PROCESSES,
     in_percent,
     over_rounds,
     times_as_long,
 )
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.sweep import labelled
 
 SECONDS = st.lists(st.floats(1e-6, 1e3), min_size=3, max_size=8)
 PAIRS = st.lists(st.tuples(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3)), min_size=3, max_size=8)

@@ -16,22 +16,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from backends import Backend, ComputationError
 from parallel_core import MeasurementError, RequestError
-from parallel_core.command_line.run import measure as measure_command
-from parallel_core.experiments import Experiment
-from parallel_core.measurement import turns
-from parallel_core.measurement.fresh_process import (
-    measure_elsewhere,
-    measured_in,
-    measuring_command,
-)
+from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.starter import Turns
 from parallel_core.measurement.timing import Benchmark, Timing, TooSlowError, interleave, measure
 from parallel_core.system.machine import MachineWatch
-from tests.parallel_core.comparison import made_up
+from tests.parallel_core.compare import made_up
 from tests.parallel_core.jobs.ranks import are_gone, wait_until
 
 
@@ -88,8 +81,9 @@ def test_rounds_in_which_others_took_time_are_repeated_within_the_budget(
 def test_no_round_is_repeated_where_processes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = replace(QUIET, others_share=0.5)
     monkeypatch.setattr("parallel_core.measurement.timing.watched", lambda *_: busy)
-    monkeypatch.setattr(turns, "are_taken", lambda: True)
-    (case,) = interleave({"a": lambda: (0.0, 1.0)}, rounds=3, warmups=1, budget=60.0)
+    given = Turns()
+    given.are_given = True
+    (case,) = interleave({"a": lambda: (0.0, 1.0)}, rounds=3, warmups=1, budget=60.0, turns=given)
     assert len(case.seconds) == 3
     assert case.watch is not None
     assert case.watch.repeated_rounds == 0
@@ -99,7 +93,7 @@ def test_no_round_is_repeated_where_processes_take_turns(monkeypatch: pytest.Mon
 def compiled_at_first(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Timing]:
     """Return what takes 100 s at first and then 1 s, by a clock that only it moves."""
     now = 0.0
-    monkeypatch.setattr("parallel_core.measurement.timing.working_clock", lambda: now)
+    monkeypatch.setattr(Turns, "clock", lambda _: now)
     durations = iter([100.0, *[1.0] * 20])
 
     def take() -> Timing:
@@ -138,7 +132,7 @@ def test_what_is_left_over_after_a_round_is_part_of_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("parallel_core.measurement.timing.working_clock", lambda: now)
+    monkeypatch.setattr(Turns, "clock", lambda _: now)
 
     def settle() -> None:
         nonlocal now
@@ -241,31 +235,6 @@ def test_a_separate_process_and_nothing_else_ends_with_the_one_that_started_it()
     state = Path(f"/proc/{beside}/stat").read_text().rpartition(")")[2].split()[0]
     os.kill(int(beside), signal.SIGKILL)
     assert state == "S"
-
-
-@pytest.mark.parametrize(("second_fails", "sizes"), [(False, [16, 8]), (True, [16])])
-def test_runs_go_on_after_an_invalid_result_and_not_after_a_failure(
-    monkeypatch: pytest.MonkeyPatch, second_fails: bool, sizes: list[int]
-) -> None:
-    real = Experiment.run
-
-    def run(*arguments: Any, **options: Any) -> Result:
-        result = real(*arguments, **options)
-        if second_fails and result.parameters["size"] == 8:
-            raise MeasurementError("no luck")
-        return replace(result, problems=("wrong",))
-
-    monkeypatch.setattr(Experiment, "run", run)
-    *_, first, second = measuring_command(
-        "python", [("parallel", SMALL), ("parallel", {**SMALL, "size": 8})]
-    )
-    done = CliRunner().invoke(measure_command, [first, second])
-    # A library writes to the same descriptor, and its last line need not have ended.
-    gave = list(measured_in(f"onednn_verbose,info\nonednn_verbose,exec{done.stdout}"))
-    assert [result.parameters["size"] for result in gave] == sizes
-    assert all(result.problems for result in gave)
-    assert isinstance(done.exception, MeasurementError)
-    assert str(done.exception).endswith("no luck" if second_fails else "an invalid result: wrong")
 
 
 def test_a_number_that_json_does_not_have_is_read_as_none() -> None:

@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 
 from backends.profiling import Timeline
 from parallel_core import RequestError
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import Cell, CellResults, Comparison
+from parallel_core.compare.analysis import analyse
+from parallel_core.compare.results import Cell, CellResults, Comparison
 from parallel_core.report.page import render
-from tests.parallel_core.comparison.made_up import NASTY, every_chart, with_parts
+from tests.parallel_core.compare.made_up import NASTY, every_chart, with_parts
 from tests.parallel_core.report.plots.frameworks import mxnet_async, torch_async, torch_sync
 from tests.parallel_core.trace_analysis.synthetic import parallel_timeline
 

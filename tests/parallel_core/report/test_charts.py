@@ -12,17 +12,17 @@ from typing import TypeVar
 import pytest
 
 from backends.profiling import Span, Timeline
-from parallel_core.comparison import storage
-from parallel_core.comparison.analysis import ExperimentAnalysis, analyse
-from parallel_core.comparison.cells import Cell, CellResults, Comparison
-from parallel_core.comparison.storage import claimed_folder, saved_timelines, trace_path
+from parallel_core.compare import storage
+from parallel_core.compare.analysis import ExperimentAnalysis, analyse
+from parallel_core.compare.results import Cell, CellResults, Comparison
+from parallel_core.compare.storage import claimed_folder, saved_timelines, trace_path
 from parallel_core.experiments.asynchronous_computation.increments import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_seconds
 from parallel_core.report import charts, write_report
 from parallel_core.report.page import render
 from parallel_core.report.plots.svg import inline
 from parallel_core.report.tables import case_times_table, differences_table
-from tests.parallel_core.comparison.made_up import (
+from tests.parallel_core.compare.made_up import (
     NASTY,
     TIMES,
     comparison,
@@ -32,7 +32,7 @@ from tests.parallel_core.comparison.made_up import (
     parallel,
     result,
 )
-from tests.parallel_core.comparison.test_account import made_of
+from tests.parallel_core.compare.test_time_differences import made_of
 from tests.parallel_core.report.pages import TIMELINES, timeline_of, with_bare_times
 from tests.parallel_core.report.plots.drawn import Drawn
 from tests.parallel_core.report.plots.frameworks import many_small

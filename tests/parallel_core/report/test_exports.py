@@ -7,12 +7,12 @@ from importlib.util import find_spec
 
 import pytest
 
-from parallel_core.comparison.cells import Comparison
+from parallel_core.compare.results import Comparison
 from parallel_core.measurement.result import Answer
 from parallel_core.report.notebook import as_html
 from parallel_core.report.pyperf_export import suites
 from tests.conftest import RunPython
-from tests.parallel_core.comparison.made_up import (
+from tests.parallel_core.compare.made_up import (
     changed,
     comparison,
     failed,

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import pytest
 
-from parallel_core.comparison.account import PARTS
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import Cell, CellResults, FailedRun
-from parallel_core.comparison.plan import FIRST
-from parallel_core.comparison.screen import Screen, screen_of
+from parallel_core.compare.analysis import analyse
+from parallel_core.compare.answer_table import Screen, screen_of
+from parallel_core.compare.plan import FIRST
+from parallel_core.compare.results import Cell, CellResults, FailedRun
+from parallel_core.compare.time_differences import PARTS
 from parallel_core.measurement.task_graph import Task
-from tests.parallel_core.comparison.made_up import (
+from tests.parallel_core.compare.made_up import (
     NASTY,
     ONE,
     changed,

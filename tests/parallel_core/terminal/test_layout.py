@@ -18,9 +18,9 @@ from rich.table import Column, Table
 import backends
 from backends.installation.frameworks import Diagnosis
 from parallel_core.command_line.doctor import show_examination
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.difference import compare_with_old
-from parallel_core.comparison.storage import read_comparison
+from parallel_core.compare.analysis import analyse
+from parallel_core.compare.cell_changes import compare_with_old
+from parallel_core.compare.storage import read_comparison
 from parallel_core.doctor import Finding
 from parallel_core.doctor.examination import Examination
 from parallel_core.experiments import EXPERIMENTS

@@ -15,17 +15,17 @@ from itertools import product
 import pytest
 from rich.console import Console
 
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import Cell, CellResults
-from parallel_core.comparison.schedule import Generation
-from parallel_core.comparison.screen import HEADLINE
+from parallel_core.compare.analysis import analyse
+from parallel_core.compare.answer_table import HEADLINE
+from parallel_core.compare.results import Cell, CellResults
+from parallel_core.compare.schedule import Generation
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Answer, Result
 from parallel_core.terminal import progress
 from parallel_core.terminal.comparison import comparison_progress, show_comparison, show_screen
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.result import show
-from tests.parallel_core.comparison.made_up import (
+from tests.parallel_core.compare.made_up import (
     ONE,
     comparison,
     counted,
@@ -35,7 +35,7 @@ from tests.parallel_core.comparison.made_up import (
     times,
     with_figures,
 )
-from tests.parallel_core.comparison.test_account import scaled
+from tests.parallel_core.compare.test_time_differences import scaled
 from tests.parallel_core.report.plots.synthetic_results import TIMED, TRAINED
 from tests.parallel_core.terminal.printed import in_words, printed
 

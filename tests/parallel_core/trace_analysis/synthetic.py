@@ -13,12 +13,12 @@ import numpy as np
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
 from backends.profiling.slices import coded
 from backends.profiling.timeline import ROLES, HostCalls, HostRole
-from parallel_core.comparison.cells import Cell
+from parallel_core.compare.results import Cell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
 from tests.backends.profiling.events import ns
-from tests.parallel_core.comparison import made_up as comparisons
+from tests.parallel_core.compare import made_up as comparisons
 
 FIRST, SECOND = "cpu:1", "cpu:2"
 JOINT = "run and copy together"

@@ -130,9 +130,14 @@ ADDED = Count(
     at_once=True,
     title="Added at the same time",
     bands=(
-        Band(LOWEST, "serial", "No, the devices added up their parts in turn"),
+        Band(LOWEST, "serial", "No, the devices added up their parts in turn", overlap="none"),
         # On a busy machine one device may wait for a core while the other adds.
-        Band(0.2, "parallel", "Yes, the devices added up their own parts at the same time"),
+        Band(
+            0.2,
+            "parallel",
+            "Yes, the devices added up their own parts at the same time",
+            overlap="all",
+        ),
     ),
 )
 

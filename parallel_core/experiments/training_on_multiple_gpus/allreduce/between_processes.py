@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from time import monotonic, perf_counter
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from backends.process_groups import (
     Group,
@@ -25,6 +25,7 @@ from backends.process_groups import (
     barrier,
     broadcast,
     gather,
+    grouped,
 )
 from backends.process_groups.addresses import local_address
 from backends.process_groups.group import COMPARED_EXCHANGES
@@ -70,7 +71,8 @@ def program(
     Raises RequestError for other algorithms than `native`, which are written over the devices of
     one process, and for sizes for which the memory does not suffice.
     """
-    backend = cast(GroupedBackend, trial.backend)
+    backend = grouped(trial.backend)
+    assert backend is not None
     group = backend.group
     all_devices = sum(backend.device_counts)
     if any(name != NATIVE for name in algorithms or ()):

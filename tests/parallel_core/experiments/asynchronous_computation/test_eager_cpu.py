@@ -13,14 +13,14 @@ import parallel_core
 from backends import Backend
 from backends.installation.frameworks import is_installed
 from parallel_core import RequestError, Result
-from parallel_core.comparison.cells import Cell
+from parallel_core.compare.results import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import (
     eager_cpu,
 )
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.measurement.result import Counted
-from tests.parallel_core.comparison import made_up
+from tests.parallel_core.compare import made_up
 
 SUPPORTED_SIDES = set(product(("jax", "mxnet", "numpy", "torch"), ("async", "sync")))
 """Each framework with each of its engines."""

@@ -11,7 +11,7 @@ import pytest
 import backends
 from backends import Backend
 from parallel_core import Case, Result, run_parallel
-from parallel_core.comparison.cells import Cell
+from parallel_core.compare.results import Cell
 from parallel_core.experiments import EXPERIMENTS, workloads
 from parallel_core.experiments.automatic_parallelism import parallel
 from parallel_core.experiments.runner import declaration, parameters
@@ -20,7 +20,7 @@ from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement import timing
 from parallel_core.measurement.timing import TooSlowError
 from parallel_core.system.machine import MachineWatch
-from tests.parallel_core.comparison import made_up
+from tests.parallel_core.compare import made_up
 
 
 @pytest.fixture(scope="module")

@@ -23,10 +23,10 @@ from parallel_core.experiments.runner.metrics import (
     Metric,
 )
 from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.over_rounds import times_as_long
 from parallel_core.measurement.result import LEAST_SHARE, Case, Counted, Result
-from parallel_core.measurement.verdicts import times_as_long
 from parallel_core.system.machine import MachineWatch
-from tests.parallel_core.comparison.made_up import parallel, result
+from tests.parallel_core.compare.made_up import parallel, result
 from tests.parallel_core.experiments.runner.pretended import case
 
 HALF = Metric("half", lambda times: times["part"] / times["whole"])

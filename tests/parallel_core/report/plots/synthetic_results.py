@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from parallel_core.comparison.cells import Cell
+from parallel_core.compare.results import Cell
 from parallel_core.measurement.result import Result
-from tests.parallel_core.comparison.made_up import result
+from tests.parallel_core.compare.made_up import result
 
 NASTY = "<script>alert(1)</script>"
 

@@ -1,0 +1,199 @@
+"""Run a comparison: the processes of a generation live together and take turns, one generation
+follows the other (`Schedule`), and what fails stops no other.
+"""
+
+import datetime
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import takewhile
+from time import monotonic
+from typing import Any, TypeAlias
+
+from parallel_core.compare.living_processes import Command, Living, live
+from parallel_core.compare.plan import Plan
+from parallel_core.compare.results import Cell, CellResults, Comparison, FailedRun
+from parallel_core.compare.schedule import Generation, Process, Ran, Schedule
+from parallel_core.measurement.fresh_process import line_of, measured_in, worker_command
+from parallel_core.measurement.result import Result
+from parallel_core.system.errors import REFUSED
+from parallel_core.system.machine import describe_machine
+
+NOT_A_RESULT = "gave something else than the result that was asked for"
+NO_RESULT = "ended by itself, with status 0, before it gave a result"
+Chosen: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Values of parameters, by experiment."""
+OnResult: TypeAlias = Callable[[tuple[Ran, ...]], object]
+"""Is called with what the processes of a generation gave so far."""
+OnProgress: TypeAlias = Callable[[Generation, int, Comparison], object]
+"""Is called with a generation, how many results it has given, and all that was measured so far."""
+
+
+async def run_together(
+    plan: Plan,
+    generation: Generation,
+    chosen: Chosen,
+    deadlines: Sequence[float],
+    on_result: OnResult,
+) -> tuple[Ran, ...]:
+    """Run the processes of a generation, each killed when it has computed for so many seconds.
+
+    Returns at least the outcome of the first cell of each. `on_result` is called with what they
+    gave so far whenever there is another result.
+    """
+    together = _Together(plan, generation, chosen, on_result)
+    commands = [together.command(number, deadline) for number, deadline in enumerate(deadlines)]
+    processes = await live(
+        commands, plan.cores, together.ask, together.keep, together.are_sizes_known
+    )
+    return together.given_by(processes)
+
+
+class _Together:
+    """A generation whose processes are alive: what they gave, and what each is asked for.
+
+    An experiment has the number of its place in the plan.
+    """
+
+    def __init__(
+        self, plan: Plan, generation: Generation, chosen: Chosen, on_result: OnResult
+    ) -> None:
+        self._plan, self._generation, self._chosen = plan, generation, chosen
+        self._on_result = on_result
+        self._names = [experiment.name for experiment in plan.experiments]
+        self._given: tuple[Ran, ...] = ()
+
+    def command(self, number: int, deadline: float) -> Command:
+        """Return the command of a process."""
+        cells = self._generation.processes[number]
+        python = self._plan.interpreters[cells[0].backend]
+        steps = [self._names.index(cell.experiment) for cell in cells]
+        return Command(partial(worker_command, python), self.ask(number, steps[0]), steps, deadline)
+
+    def ask(self, number: int, step: int) -> str:
+        """Return the line that asks a process for an experiment, with the sizes that are known."""
+        name = self._names[step]
+        (cell,) = (cell for cell in self._generation.processes[number] if cell.experiment == name)
+        sizes = {**self._sizes_chosen_here(name), **self._chosen.get(name, {})}
+        return line_of(self._plan.request(cell, sizes, self._generation.round))
+
+    def are_sizes_known(self, step: int) -> bool:
+        """Return whether an experiment's sizes are known; its first process may choose some."""
+        name = self._names[step]
+        known = {**self._sizes_chosen_here(name), **self._chosen.get(name, {})}
+        return known.keys() >= set(self._plan.to_calibrate(name))
+
+    def _sizes_chosen_here(self, name: str) -> dict[str, Any]:
+        """Return the sizes that the first process of this generation chose for an experiment."""
+        for ran in self._given:
+            for cell, result in ran.measured.items():
+                if cell.experiment == name:
+                    return {size: result.parameters[size] for size in self._plan.to_calibrate(name)}
+        return {}
+
+    def keep(self, processes: Sequence[Living]) -> None:
+        """Keep what the processes gave so far, and tell of it."""
+        self._given = self.given_by(processes)
+        self._on_result(self._given)
+
+    def given_by(self, processes: Sequence[Living]) -> tuple[Ran, ...]:
+        """Return what the processes gave, until now or until they ended."""
+        return tuple(
+            _ran(self._plan, cells, process, self._generation.round)
+            for cells, process in zip(self._generation.processes, processes, strict=True)
+        )
+
+
+def _ran(plan: Plan, cells: Process, process: Living, turn: int) -> Ran:
+    """Return what a process gave for its cells, until now or until it ended."""
+    pairs = zip(cells, measured_in(process.output), strict=False)
+    measured = dict(takewhile(lambda pair: _is_of(plan, *pair), pairs))
+    failures: dict[Cell, FailedRun] = {}
+    outcome = process.outcome
+    if outcome is not None and len(measured) < len(cells):
+        # The next one was running when the process ended.
+        reason = outcome.reason(process.command.deadline)
+        if outcome.status == 0:
+            printed = [line for line in process.output.splitlines() if line.strip()]
+            reason = NOT_A_RESULT if len(printed) > len(measured) else NO_RESULT
+        failure = FailedRun(turn, reason, refused=outcome.status == REFUSED)
+        failures = {cells[len(measured)]: failure}
+    return Ran(measured, failures, process.loading, process.seconds)
+
+
+def _is_of(plan: Plan, cell: Cell, result: Result) -> bool:
+    """Return whether a result is a cell's, with all parameters that were to be chosen."""
+    return cell.matches(result) and all(
+        name in result.parameters for name in plan.to_calibrate(cell.experiment)
+    )
+
+
+async def run_comparison(
+    plan: Plan,
+    command: str,
+    on_progress: OnProgress,
+    keep: Callable[[Comparison], object],
+    run: Callable[
+        [Plan, Generation, Chosen, Sequence[float], OnResult], Awaitable[tuple[Ran, ...]]
+    ] = run_together,
+    clock: Callable[[], float] = monotonic,
+) -> Comparison:
+    """Run the plan and return the results.
+
+    `command` is the command line that asked for it. `on_progress` is called when a generation
+    begins and after each of its results. `keep` is called after every result with all results so
+    far, so that nothing is lost if the next one is interrupted. A cell that fails keeps its reason;
+    its other rounds and the other cells go on.
+    """
+    began = clock()
+    nothing_measured = _planned(plan, command)
+
+    def record(before: Schedule, generation: Generation, ran: tuple[Ran, ...]) -> Comparison:
+        """Keep everything that was measured until now, and return it."""
+        so_far = replace(
+            nothing_measured,
+            rounds=plan.rounds if math.isinf(plan.seconds) else generation.round,
+            cells=tuple(before.after(generation, ran).cells.values()),
+            seconds=clock() - began,
+        )
+        keep(so_far)
+        on_progress(generation, sum(len(of_process.measured) for of_process in ran), so_far)
+        return so_far
+
+    schedule, comparison = Schedule(plan), nothing_measured
+    while (generation := schedule.next_generation(clock() - began)) is not None:
+        on_progress(generation, 0, comparison)
+        deadlines = [
+            schedule.deadline(process, generation.round, clock() - began)
+            for process in generation.processes
+        ]
+        on_result = partial(record, schedule, generation)
+        ran = await run(plan, generation, schedule.chosen, deadlines, on_result)
+        comparison = record(schedule, generation, ran)
+        schedule = schedule.after(generation, ran)
+    return comparison
+
+
+def _planned(plan: Plan, command: str) -> Comparison:
+    """Return the comparison before anything is measured."""
+    return Comparison(
+        rounds=plan.rounds,
+        quick=plan.mode == "quick",
+        command=command,
+        utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        machine=describe_machine(),
+        cells=tuple(map(CellResults, plan.cells)),
+        options={
+            "devices": plan.devices,
+            "device_kind": plan.device_kind,
+            "threads": plan.threads,
+            "cores": sorted(plan.cores),
+            "seconds": plan.seconds if math.isfinite(plan.seconds) else None,
+            "shared": plan.shared,
+            "controls_once": plan.controls_once,
+            "rounds": plan.rounds,
+            "deadline_seconds": plan.deadline,
+            "interpreters": dict(plan.interpreters),
+        },
+    )

@@ -1,0 +1,1 @@
+"""One experiment on one backend: from a `Request` to a `Result`."""
