@@ -13,9 +13,6 @@ import click
 from rich.console import Console
 
 from parallel_core.command_line import options
-from parallel_core.own_program import running
-from parallel_core.own_program.analysis import Analysis, analyse
-from parallel_core.own_program.running import Recorded
 from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
@@ -24,8 +21,11 @@ from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.terminal.console import ASIDE, DOUBTFUL, terminal_console
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.timeline import show_prices
-from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
-from parallel_core.trace_analysis.trace_files import pack_trace
+from parallel_core.traces.case_spans import MAX_SLOWDOWN
+from parallel_core.traces.profile import running
+from parallel_core.traces.profile.analysis import Analysis, analyse
+from parallel_core.traces.profile.running import Recorded
+from parallel_core.traces.trace_files import pack_trace
 
 PROCESS_FIELDS = (
     "pid",

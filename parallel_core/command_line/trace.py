@@ -19,11 +19,11 @@ from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.terminal.trace import show_details, show_ranks, show_steps
-from parallel_core.trace_analysis.devices import KERNEL_DELAY
-from parallel_core.trace_analysis.findings.jobs import of_processes
-from parallel_core.trace_analysis.findings.perfetto import write_findings
-from parallel_core.trace_analysis.ranks import Ranks, summary_of
-from parallel_core.trace_analysis.trace_files import RankTrace, files_of, read_ranks, side_by_side
+from parallel_core.traces.devices import KERNEL_DELAY
+from parallel_core.traces.perfetto import write_findings
+from parallel_core.traces.ranks import Ranks, summary_of
+from parallel_core.traces.ranks.jobs import of_processes
+from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks, side_by_side
 
 ALSO_BEFORE = "Below, from its launch on, with what devices were still doing of the steps before:"
 

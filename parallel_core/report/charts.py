@@ -21,9 +21,9 @@ from parallel_core.report.plots.timeline import Panel, TimelinesChart
 from parallel_core.report.tables import Table, curves_table
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import percent, seconds
-from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.figures import figures_of
-from parallel_core.trace_analysis.lanes import few_lanes, overlap_phrases
+from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.figures import figures_of
+from parallel_core.traces.lanes import few_lanes, overlap_phrases
 
 MAX_BLOCKS = 1200
 """The most blocks in all timelines of an experiment: each takes about 200 bytes of the page."""

@@ -16,9 +16,9 @@ from parallel_core.terminal.layout import (
     show_table,
     table_of,
 )
-from parallel_core.trace_analysis.figures import CaseFigures
-from parallel_core.trace_analysis.interference import Beside, Price
-from parallel_core.trace_analysis.parts import bounds_in_words
+from parallel_core.traces.account import bounds_in_words
+from parallel_core.traces.evidence.interference import Beside, Price
+from parallel_core.traces.figures import CaseFigures
 
 BESIDE: Mapping[Beside, str] = {
     "anything": "beside other operations",

@@ -19,9 +19,9 @@ from parallel_core.terminal.layout import (
     show_table,
     table_of,
 )
-from parallel_core.trace_analysis.figures import CaseFigures
-from parallel_core.trace_analysis.ranks import Ranks
-from parallel_core.trace_analysis.steps.figures import StepsFigures
+from parallel_core.traces.figures import CaseFigures
+from parallel_core.traces.ranks import Ranks
+from parallel_core.traces.steps.figures import StepsFigures
 
 NOTHING = "–"
 """The text of a cell without a figure."""

@@ -24,6 +24,7 @@ from parallel_core.jobs.rank import check_job, described, joined, share_gpus
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.report.plots import check_drawing, write_picture_file
+from parallel_core.run import recording
 from parallel_core.system import files
 from parallel_core.system.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.terminal.console import ASIDE, terminal_console
@@ -31,11 +32,10 @@ from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.progress import measurement_progress
 from parallel_core.terminal.result import command_again, show
 from parallel_core.terminal.timeline import show_figures, show_prices
-from parallel_core.trace_analysis import profiling_run
-from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
-from parallel_core.trace_analysis.interference import interference
-from parallel_core.trace_analysis.trace_files import write_trace_file
+from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.evidence.interference import interference
+from parallel_core.traces.figures import CaseFigures, timeline_figures
+from parallel_core.traces.trace_files import write_trace_file
 
 
 def run_on_one_backend(
@@ -257,7 +257,7 @@ def _show_guess(judged: Guess | None, console: Console) -> None:
 class Recorded(NamedTuple):
     """What a profiler recorded of one more repetition of a result's cases."""
 
-    profile: profiling_run.Profile
+    profile: recording.Profile
     figures: Sequence[CaseFigures]
     main: str
     """The case that is shown in full."""
@@ -267,7 +267,7 @@ class Recorded(NamedTuple):
         """How efficient the main case was; empty if it was not recorded."""
         for case in self.figures:
             if case.case == self.main:
-                return profiling_run.about_efficiency(case)
+                return recording.about_efficiency(case)
         return ""
 
 
@@ -280,7 +280,7 @@ def record(
 ) -> Recorded:
     """Repeat a result's cases under the profiler, and write the trace and a picture if wanted."""
     duration = precisedelta(
-        profiling_run.seconds_unprofiled(result), minimum_unit="seconds", format="%.2g"
+        recording.seconds_unprofiled(result), minimum_unit="seconds", format="%.2g"
     )
     show_sentence(
         f"Recording it once more: {duration} without the profiler, several times that if "
@@ -289,7 +289,7 @@ def record(
         ASIDE,
     )
     with measurement_progress(terminal_console(stderr=True), "profiler"):
-        profile = profiling_run.profile(backend, result)
+        profile = recording.profile(backend, result)
     timeline = profile.timeline
     if trace_path is not None:
         write_trace_file(timeline, trace_path)
@@ -310,7 +310,7 @@ def _show_recorded(result: Result, recorded: Recorded, console: Console) -> None
     )
     show_figures(figures, console, main)
     show_prices(interference(cases_of(timeline)), console)
-    show_sentence(profiling_run.overhead(result, profile.seconds), console, ASIDE)
+    show_sentence(recording.overhead(result, profile.seconds), console, ASIDE)
     show_sentences(timeline.notes, console, bullet="· ")
 
 

@@ -21,10 +21,10 @@ from parallel_core.report.plots.svg import (
 )
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import percent, seconds
-from parallel_core.trace_analysis import lanes
-from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.figures import CaseFigures, figures_of
-from parallel_core.trace_analysis.lanes import Block, CaseLanes, Lane, Look
+from parallel_core.traces import lanes
+from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.figures import CaseFigures, figures_of
+from parallel_core.traces.lanes import Block, CaseLanes, Lane, Look
 
 LOOKS: Mapping[Look, str] = {
     "compute": "computation",

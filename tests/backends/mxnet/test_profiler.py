@@ -16,8 +16,8 @@ from backends import Array, BackendError, Device
 from backends.mxnet import profiler
 from backends.profiling import Timeline, check_profiler
 from backends.profiling.slices import Slice, Trace
-from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.figures import figures_of
+from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.figures import figures_of
 from tests.backends.profiling.work import see
 from tests.conftest import THREADS
 

@@ -14,13 +14,13 @@ from click.testing import Result as Outcome
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.command_line import cli
-from parallel_core.own_program.answer import answer
-from parallel_core.own_program.step_figures import step_figures
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.trace_files import pack_trace, write_trace_file
-from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
-from tests.parallel_core.trace_analysis.ranks.test_ranks import GPUS, PROCESSES
-from tests.parallel_core.trace_analysis.traces import FOLDER
+from parallel_core.traces.profile.answer import answer
+from parallel_core.traces.profile.step_figures import step_figures
+from parallel_core.traces.trace_files import pack_trace, write_trace_file
+from tests.parallel_core.traces.profile.recorded_programs import RECORDED_STEPS, TRACES, recorded
+from tests.parallel_core.traces.ranks.test_ranks import GPUS, PROCESSES
+from tests.parallel_core.traces.stored import FOLDER
 
 OURS = Timeline(
     "torch 2.13.0, async engine",

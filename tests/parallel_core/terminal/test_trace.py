@@ -12,19 +12,19 @@ from backends.profiling import Span, Timeline, Window
 from backends.profiling.collectives import Collective
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.trace import show_details, show_ranks, show_steps
-from parallel_core.trace_analysis.figures import CaseFigures, figures_of, timeline_figures
-from parallel_core.trace_analysis.ranks import summary_of
-from parallel_core.trace_analysis.trace_files import RankTrace
+from parallel_core.traces.figures import CaseFigures, figures_of, timeline_figures
+from parallel_core.traces.ranks import summary_of
+from parallel_core.traces.trace_files import RankTrace
 from tests.backends.profiling.events import ns
 from tests.parallel_core.terminal.printed import in_words, printed
-from tests.parallel_core.trace_analysis.synthetic import (
+from tests.parallel_core.traces.stored import LINKED, case_of_trace
+from tests.parallel_core.traces.synthetic import (
     FIRST,
     JOINT,
     made_case,
     overlap_timeline,
     queue_of,
 )
-from tests.parallel_core.trace_analysis.traces import LINKED, case_of_trace
 
 MS = 1_000_000
 

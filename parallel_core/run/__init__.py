@@ -1,0 +1,1 @@
+"""What an experiment's run does beyond measuring: to record its cases once more."""

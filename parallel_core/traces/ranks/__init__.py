@@ -1,0 +1,234 @@
+"""The figures of several ranks side by side: their spread, what each waited in collectives, and the
+straggler.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import median
+
+from backends.profiling import in_seconds
+from parallel_core.system.formatting import listed
+from parallel_core.traces.ranks.meetings import Meetings, last_to_arrive, meetings, waits
+from parallel_core.traces.trace_files import RankTrace
+
+MIN_SPREAD = 0.01
+"""If the times that ranks waited differ by a smaller share of the collectives' own, none is a
+straggler.
+"""
+NO_EXCHANGE = (
+    "{} ranks, and no exchange was found: if they train together, they exchange in a way that is "
+    "not recorded or not known here (trace --communication names kernels), or not at all, as under "
+    "no_sync()."
+)
+FIGURES = (
+    "seconds",
+    "compute_seconds",
+    "communication_seconds",
+    "hidden_share",
+    "hidden_collective_share",
+    "idle_share",
+    "waited_seconds",
+)
+"""Those whose spread is reported."""
+
+
+@dataclass(frozen=True)
+class RankFigures:
+    """One rank's figures, over all its cases."""
+
+    rank: int
+    file: str
+    seconds: float
+    compute_seconds: float
+    communication_seconds: float
+    hidden_share: float | None
+    """The share of the communication that lay under computation."""
+    idle_share: float
+    hidden_collective_share: float | None
+    """The share of its devices' collectives that lay under computation, as Holistic Trace Analysis
+    counts.
+    """
+    matched_collectives: int
+    """How many of its collectives were found on the other ranks, too; `matched_collective_seconds`
+    is their time.
+    """
+    matched_collective_seconds: float
+    waited_seconds: float | None
+    """How long they lasted beyond the shortest of each; None if there are none."""
+    waited_share: float | None
+    """The same as a share of their time."""
+    arrived_last: int
+    """In how many of them all other ranks had come before."""
+    clock_offset_seconds: float | None
+    """By how much they end later than on the first rank that took part, in the median."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The extremes of a figure and the ranks that they belong to; the spread is the difference of
+    the two.
+    """
+
+    least: float
+    least_rank: int
+    median: float
+    most: float
+    most_rank: int
+    spread: float
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Several ranks of one job."""
+
+    by_rank: tuple[RankFigures, ...]
+    world_size: int | None
+    """How many ranks the job has, which may be more; None if the traces do not say."""
+    straggler: int | None
+    """The rank that waited least in collectives, as a share of their time: the other ranks waited
+    for it.
+
+    None if no collectives were matched, or all ranks waited alike.
+    """
+    waited_seconds: float
+    """By all ranks together."""
+    matched_collectives: int
+    unmatched_collectives: int
+    """How many kernels of collectives were not."""
+    clocks_agree: bool | None
+    spread: Mapping[str, Spread]
+    """By the names of figures, those that any rank has."""
+    notes: tuple[str, ...]
+
+
+def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
+    """Put the traces of several ranks side by side."""
+    collectives = meetings({rank: trace.collectives for rank, trace in traces.items()})
+    ranks = _figures(traces, collectives)
+    world_sizes = {trace.world_size for trace in traces.values() if trace.world_size is not None}
+    spreads = {figure: _spread(figure, ranks) for figure in FIGURES}
+    return Ranks(
+        by_rank=ranks,
+        world_size=max(world_sizes, default=None),
+        straggler=_straggler(ranks),
+        waited_seconds=sum(rank.waited_seconds or 0.0 for rank in ranks),
+        matched_collectives=len(collectives.matched),
+        unmatched_collectives=collectives.unmatched,
+        clocks_agree=collectives.clocks_agree,
+        spread={figure: spread for figure, spread in spreads.items() if spread is not None},
+        notes=tuple(_notes(traces, sorted(world_sizes), collectives)),
+    )
+
+
+def _figures(traces: Mapping[int, RankTrace], collectives: Meetings) -> tuple[RankFigures, ...]:
+    """Compute the figures of every rank; the nanoseconds of matched collectives are counted."""
+    matched: Counter[int] = Counter()
+    lasted: Counter[int] = Counter()
+    waited: Counter[int] = Counter()
+    arrived_last: Counter[int | None] = Counter()
+    for meeting in collectives.matched:
+        matched.update(meeting.keys())
+        lasted.update({rank: part.end - part.start for rank, part in meeting.items()})
+        waited.update(waits(meeting))
+        arrived_last[last_to_arrive(meeting, bool(collectives.clocks_agree))] += 1
+    offsets = collectives.clock_offsets
+    rows = []
+    for rank, trace in traces.items():
+        cases = trace.figures
+        seconds = sum(case.seconds for case in cases)
+        working = sum(case.working_seconds for case in cases)
+        communicating = sum(case.communication_seconds for case in cases)
+        hidden = sum(case.hidden_seconds for case in cases)
+        devices = list(chain.from_iterable(case.devices for case in cases))
+        collective = sum(device.collective_seconds for device in devices)
+        hidden_collective = sum(device.hidden_collective_seconds for device in devices)
+        rows.append(
+            RankFigures(
+                rank=rank,
+                file=str(trace.file),
+                seconds=seconds,
+                compute_seconds=sum(case.compute_seconds for case in cases),
+                communication_seconds=communicating,
+                hidden_share=hidden / communicating if communicating else None,
+                idle_share=1 - working / seconds if seconds else 0.0,
+                hidden_collective_share=hidden_collective / collective if collective else None,
+                matched_collectives=matched[rank],
+                matched_collective_seconds=in_seconds(lasted[rank]),
+                waited_seconds=in_seconds(waited[rank]) if matched[rank] else None,
+                waited_share=waited[rank] / lasted[rank] if lasted[rank] else None,
+                arrived_last=arrived_last[rank],
+                clock_offset_seconds=in_seconds(offsets[rank]) if rank in offsets else None,
+            )
+        )
+    return tuple(rows)
+
+
+def _straggler(ranks: Sequence[RankFigures]) -> int | None:
+    """Return the rank that waited for the least share of its collectives; None if all waited
+    alike.
+    """
+    took_part = [figures for figures in ranks if figures.waited_share is not None]
+    if len(took_part) < 2:
+        return None
+    waited = [figures.waited_seconds or 0.0 for figures in took_part]
+    usual = median(figures.matched_collective_seconds for figures in took_part)
+    if max(waited) - min(waited) < MIN_SPREAD * usual:
+        return None
+    return min(took_part, key=lambda figures: figures.waited_share or 0.0).rank
+
+
+def _spread(figure: str, ranks: Sequence[RankFigures]) -> Spread | None:
+    """Return the extremes of a figure, given by its name; None if no rank has it."""
+    values = {figures.rank: getattr(figures, figure) for figures in ranks}
+    known = {rank: value for rank, value in values.items() if value is not None}
+    if not known:
+        return None
+    least_rank = min(known, key=known.__getitem__)
+    most_rank = max(known, key=known.__getitem__)
+    least, most = known[least_rank], known[most_rank]
+    return Spread(
+        least=least,
+        least_rank=least_rank,
+        median=median(known.values()),
+        most=most,
+        most_rank=most_rank,
+        spread=most - least,
+    )
+
+
+def _notes(
+    traces: Mapping[int, RankTrace], sizes: Sequence[int], collectives: Meetings
+) -> Iterator[str]:
+    """Yield what a reader must know; `sizes` are the sizes that the traces give their job."""
+    unsaid = sum(trace.rank is None for trace in traces.values())
+    if unsaid:
+        yield (
+            f"{unsaid} of the traces do not say their rank: their files' names or order stand "
+            "for it."
+        )
+    if len(sizes) > 1:
+        yield (
+            f"The ranks are not of one job: it has {listed([str(size) for size in sizes])} ranks "
+            "by the traces."
+        )
+    elif sizes and sizes[0] > len(traces):
+        yield (
+            f"{len(traces)} of the job's {sizes[0]} ranks are here: who waited for the rest is not "
+            "seen, and less waiting than there was."
+        )
+    all_cases = chain.from_iterable(trace.figures for trace in traces.values())
+    exchanged = any(case.parts.exchange_seconds for case in all_cases)
+    if len(traces) > 1 and not exchanged:
+        yield NO_EXCHANGE.format(len(traces))
+    elif not collectives.matched:
+        yield "No collective was found on all of its ranks: what was waited in them is not known."
+    if collectives.unmatched:
+        kernels = f"{collectives.unmatched:,} kernels of collectives"
+        yield f"{kernels} could not be matched between ranks, and are left out."
+    if collectives.clocks_agree is False:
+        yield (
+            "The ranks' clocks do not agree: by them ranks leave collectives before the rest come. "
+            "What was waited is computed only from durations."
+        )
