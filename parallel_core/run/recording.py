@@ -20,7 +20,7 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.errors import MeasurementError
 from parallel_core.system.formatting import figure, framework_in_words, percent
-from parallel_core.traces.figures import CaseFigures
+from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.trace_files import read_timeline
 
 MAX_PROFILED_CASES = 8

@@ -15,19 +15,24 @@ it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import astuple, dataclass, fields
+from math import inf
+from statistics import fmean
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, in_seconds
+from backends.profiling import HOST_DEVICE
+from backends.profiling.timeline import ROLES
 from parallel_core.measurement.confidence_intervals import Interval, exponential
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, in_percent, over_rounds
-from parallel_core.system.formatting import listed, percent, seconds
+from parallel_core.system.formatting import listed, percent
 from parallel_core.traces.case_spans import (
     ALL,
+    EARLIEST,
     NO_INTERVALS,
     CaseSpans,
+    clip,
     gaps,
     groups_of,
     intersection,
@@ -35,7 +40,14 @@ from parallel_core.traces.case_spans import (
     union,
 )
 from parallel_core.traces.devices import FILLS, WITHIN_A_DEVICE, named
-from parallel_core.traces.waits import blocked_times
+from parallel_core.traces.figures import (
+    Count,
+    Lacking,
+    Seconds,
+    SecondsInterval,
+    ShareInterval,
+    ratio,
+)
 
 PARTS = ("compute_seconds", "exposed_exchange_seconds", "exposed_copy_seconds", "idle_seconds")
 """Those that sum to the whole."""
@@ -52,33 +64,31 @@ Formula: TypeAlias = Callable[[dict[str, Any]], Any]
 class Parts:
     """A time and its parts, over all devices together."""
 
-    seconds: float
-    compute_seconds: float
-    exposed_exchange_seconds: float
-    exposed_copy_seconds: float
-    idle_seconds: float
-    exchange_seconds: float
+    seconds: Seconds
+    compute_seconds: Seconds
+    exposed_exchange_seconds: Seconds
+    exposed_copy_seconds: Seconds
+    idle_seconds: Seconds
+    exchange_seconds: Seconds
     """How long an exchange ran on a device, whatever ran meanwhile; the mean of the devices that
     exchange.
     """
-    hidden_exchange_seconds: float
+    hidden_exchange_seconds: Seconds
     """How much of that lay under the same device's computation."""
-    copy_seconds: float
-    hidden_copy_seconds: float
-    blocked_seconds: float = 0.0
+    copy_seconds: Seconds
+    hidden_copy_seconds: Seconds
+    blocked_seconds: Seconds = 0.0
     """How much of the idle time the host stood in a call that waits for a device."""
 
     @property
     def hidden_exchange_share(self) -> float | None:
         """The share of the exchange that lay under computation; None without an exchange."""
-        return (
-            self.hidden_exchange_seconds / self.exchange_seconds if self.exchange_seconds else None
-        )
+        return ratio(self.hidden_exchange_seconds, self.exchange_seconds)
 
     @property
     def hidden_copy_share(self) -> float | None:
         """The share of the copying that lay under computation; None without a copy."""
-        return self.hidden_copy_seconds / self.copy_seconds if self.copy_seconds else None
+        return ratio(self.hidden_copy_seconds, self.copy_seconds)
 
 
 def bounds_in_words(parts: Parts, has_host: bool) -> str:
@@ -98,6 +108,8 @@ def bounds_in_words(parts: Parts, has_host: bool) -> str:
 
 
 NAMES = tuple(field.name for field in fields(Parts))
+OF_DEVICES = [NAMES.index("exchange_seconds"), NAMES.index("hidden_exchange_seconds")]
+"""The parts that are means over the devices that exchange."""
 
 
 @dataclass(frozen=True)
@@ -106,31 +118,18 @@ class StepAccount:
     PARTS.
     """
 
-    steps: int
-    seconds: float
-    seconds_interval: Interval | None
-    """None for a single step."""
+    steps: Count
+    seconds: Seconds
+    seconds_interval: Annotated[SecondsInterval | None, Lacking("single-step")]
     shares: dict[str, Interval]
+    hidden_exchange_share: Annotated[ShareInterval | None, Lacking("no-exchange")]
+    """The share of the exchange of all steps that lay under computation."""
+    hidden_copy_share: Annotated[ShareInterval | None, Lacking("no-copies")]
 
     @property
-    def seconds_in_words(self) -> str:
-        """The time with its interval, if there is one."""
-        time, interval = seconds(self.seconds), self.seconds_interval
-        if interval is None:
-            return time
-        return f"{time} ({seconds(interval.low)} … {seconds(interval.high)})"
-
-    @property
-    def shares_in_words(self) -> str:
-        """The parts that there are, with their intervals."""
-        in_words = [share_in_words(self.shares[part]) for part in self.present]
-        names = [WORDS[part] for part in self.present]
-        return listed([f"{share} {name}" for share, name in zip(in_words, names, strict=True)])
-
-    @property
-    def present(self) -> tuple[str, ...]:
-        """The parts that take something of a step."""
-        return tuple(part for part, share in self.shares.items() if round(share.estimate, 2) > 0)
+    def time(self) -> Interval:
+        """The time with its interval, which is unbounded for a single step."""
+        return self.seconds_interval or Interval(self.seconds, 0.0, inf)
 
 
 def share_in_words(share: Interval) -> str:
@@ -275,47 +274,55 @@ class Division(NamedTuple):
             lengths = (lengths_within(intervals, windows) for intervals in interval_sets)
             return sum(lengths, np.zeros(len(windows), np.int64))
 
-        columns = (
-            windows[:, 1] - windows[:, 0],
-            within(self.working),
-            within(self.busy),
-            within(self.exchanging) - within(self.exchanging_beside_work),
-            within(*self.exchanging_of_devices),
-            within(*self.hidden_exchanging_of_devices),
-            within(self.copying),
-            within(self.hidden_copying),
-            within(self.blocked),
+        whole = windows[:, 1] - windows[:, 0]
+        work, busy = within(self.working), within(self.busy)
+        only_exchange = within(self.exchanging) - within(self.exchanging_beside_work)
+        # In the order of the fields of `Parts`.
+        columns = np.stack(
+            (
+                whole,
+                work,
+                only_exchange,
+                busy - work - only_exchange,
+                whole - busy,
+                within(*self.exchanging_of_devices),
+                within(*self.hidden_exchanging_of_devices),
+                within(self.copying),
+                within(self.hidden_copying),
+                within(self.blocked),
+            )
         )
-        devices = max(len(self.exchanging_of_devices), 1)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return tuple(_parts(devices, *row) for row in rows)
+        seconds_of_parts = columns / 1e9
+        seconds_of_parts[OF_DEVICES] /= max(len(self.exchanging_of_devices), 1)
+        return tuple(Parts(*row) for row in seconds_of_parts.T.tolist())
 
 
-def _parts(
-    devices: int,
-    nanoseconds: int,
-    work: int,
-    busy: int,
-    exposed_exchange: int,
-    exchange: int,
-    hidden_exchange: int,
-    copy: int,
-    hidden_copy: int,
-    blocked: int,
-) -> Parts:
-    """Return the parts of a time; exchanges are sums over some devices."""
-    return Parts(
-        seconds=in_seconds(nanoseconds),
-        compute_seconds=in_seconds(work),
-        exposed_exchange_seconds=in_seconds(exposed_exchange),
-        exposed_copy_seconds=in_seconds(busy - work - exposed_exchange),
-        idle_seconds=in_seconds(nanoseconds - busy),
-        exchange_seconds=in_seconds(exchange) / devices,
-        hidden_exchange_seconds=in_seconds(hidden_exchange) / devices,
-        copy_seconds=in_seconds(copy),
-        hidden_copy_seconds=in_seconds(hidden_copy),
-        blocked_seconds=in_seconds(blocked),
-    )
+def blocked_times(case: CaseSpans) -> np.ndarray:
+    """Return when a thread of the host stood in a call that waited for a device, as an interval
+    set.
+    """
+    in_spans, calls = case.covered(case.waits), case.host_calls
+    if calls is None:
+        return in_spans
+    blocked = blocking_calls(case)
+    in_calls = np.stack((calls.starts[blocked], calls.ends[blocked]), axis=1)
+    return clip(union(in_spans, in_calls), case.start, case.end)
+
+
+def blocking_calls(case: CaseSpans) -> np.ndarray:
+    """Return the places of the calls that wait, and of those that last until their copy is done."""
+    calls = case.host_calls
+    assert calls is not None
+    waits = np.flatnonzero(calls.roles == ROLES.index("wait"))
+    copies = np.flatnonzero(calls.roles == ROLES.index("copy"))
+    launched = np.flatnonzero(case.operations & case.linked)
+    launched = launched[np.argsort(case.spans.launched[launched], kind="stable")]
+    launches, ends = case.spans.launched[launched], case.spans.ends[launched]
+    # If a call launched nothing, the operation that is found has another launch.
+    first = np.searchsorted(launches, calls.starts[copies])
+    has_launched = np.append(launches, EARLIEST)[first] == calls.starts[copies]
+    is_done_within = np.append(ends, EARLIEST)[first] <= calls.ends[copies]
+    return np.sort(np.concatenate((waits, copies[has_launched & is_done_within])))
 
 
 def over_steps(
@@ -349,9 +356,13 @@ def share_of(part: str, whole: str = "seconds") -> Formula:
     return lambda medians: medians[part] / medians[whole]
 
 
-def account_of(steps: Sequence[Parts], taken: float = 0.0) -> StepAccount:
-    """Return the median of steps, each of which took some time; `taken` is other processes' share
-    of the cores.
+def account_of(
+    steps: Sequence[Parts], whole: Parts | None = None, taken: float = 0.0
+) -> StepAccount:
+    """Return the median of steps, each of which took some time.
+
+    `whole` is the recording, of which hidden shares are; without it they are of the steps. `taken`
+    is other processes' share of the cores.
     """
     seconds_of_steps = [step.seconds for step in steps]
     median = exponential(over_rounds(np.log, seconds_of_steps, noise=BETWEEN_PROCESSES))
@@ -362,4 +373,32 @@ def account_of(steps: Sequence[Parts], taken: float = 0.0) -> StepAccount:
         seconds=median.estimate,
         seconds_interval=interval if len(steps) > 1 else None,
         shares={part: over_steps(share_of(part), steps, taken) for part in PARTS},
+        hidden_exchange_share=_hidden_share("exchange", steps, whole or mean_of(steps), taken),
+        hidden_copy_share=_hidden_share("copy", steps, whole or mean_of(steps), taken),
     )
+
+
+def _hidden_share(kind: str, steps: Sequence[Parts], whole: Parts, taken: float) -> Interval | None:
+    """Return the share of the recording's exchange or copying that was hidden, with the interval
+    over the steps that have any; None if there is none.
+    """
+    part, hidden_part = f"{kind}_seconds", f"hidden_{kind}_seconds"
+    share = ratio(getattr(whole, hidden_part), getattr(whole, part))
+    if share is None:
+        return None
+    with_any = [step for step in steps if getattr(step, part)]
+    if not with_any:
+        return Interval(share, 0.0, 1.0)
+    spread = over_steps(share_of(hidden_part, part), with_any, taken)
+    return Interval(share, min(share, spread.low), max(share, spread.high))
+
+
+def mean_of(steps: Sequence[Parts]) -> Parts:
+    """Return the mean of steps, or of one step of several processes."""
+    columns = zip(*map(astuple, steps), strict=True)
+    return Parts(*map(fmean, columns))
+
+
+def divided(whole: Parts, steps: int) -> Parts:
+    """Return the mean step of a recording of so many."""
+    return Parts(*(part / steps for part in astuple(whole)))

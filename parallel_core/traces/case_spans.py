@@ -6,6 +6,7 @@ touching, none of them empty. Every function of them returns one; `union` makes 
 intervals.
 """
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -116,6 +117,11 @@ class CaseSpans:
     def of_kind(self, *kinds: SpanKind) -> np.ndarray:
         """Return the mask of the spans of some kinds."""
         return np.isin(self.spans.kinds, [KINDS.index(kind) for kind in kinds])
+
+    def named(self, pattern: re.Pattern[str]) -> np.ndarray:
+        """Return the mask of the spans whose operators' names hold a pattern."""
+        holds = [pattern.search(name) is not None for name in self.spans.operators]
+        return np.array(holds, bool)[self.spans.operator_of]
 
     def intervals(self, where: np.ndarray) -> np.ndarray:
         """Return the starts and ends of the spans that a mask selects, or of those at some places,

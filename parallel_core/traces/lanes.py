@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds, queue_order
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.traces.case_spans import CaseSpans, is_wait
-from parallel_core.traces.figures import CaseFigures
+from parallel_core.traces.cases import CaseFigures
 
 PARTS = 1500
 """The number of parts of a case's time that a reader can distinguish."""

@@ -27,7 +27,7 @@ from parallel_core.traces.case_spans import (
     groups_of,
     intersection,
 )
-from parallel_core.traces.devices import KERNEL_DELAY
+from parallel_core.traces.devices.queues import KERNEL_DELAY
 from parallel_core.traces.reasons import REASONS, reasoned
 from parallel_core.traces.steps.figures import step_windows
 

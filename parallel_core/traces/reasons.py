@@ -8,7 +8,7 @@ hidden but for little, or takes little time beside no computation, has none.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from parallel_core.traces.evidence.usual_steps import (
     times_in_usual_steps,
     times_of,
 )
+from parallel_core.traces.figures import Count, Lacking, Seconds
 from parallel_core.traces.steps.figures import step_windows
 
 LEAST_SHARE = 0.01
@@ -186,14 +187,14 @@ class Unhidden:
 
     kind: SpanKind
     name: str
-    operations: int
+    operations: Count
     """Those with this reason; `of_operations` are all of this kind."""
-    of_operations: int
-    steps: int | None
+    of_operations: Count
+    steps: Annotated[Count | None, Lacking("no-steps")]
     """None if the program marks no steps."""
-    unhidden_seconds: float
+    unhidden_seconds: Seconds
     """How long those with this reason ran beside no computation."""
-    seconds: float
+    seconds: Seconds
     """How long all of this kind ran."""
     code: str
     sentence: str

@@ -29,16 +29,16 @@ from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.errors import RequestError
 from parallel_core.system.files import write_whole
 from parallel_core.traces.case_spans import cases_of
-from parallel_core.traces.devices import KERNEL_DELAY
+from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.devices.queues import KERNEL_DELAY
 from parallel_core.traces.evidence.interference import Price, interference
-from parallel_core.traces.figures import CaseFigures, figures_of
 from parallel_core.traces.steps.figures import (
     first_steps,
     launched_in,
     numbered_step,
     only_step,
 )
-from parallel_core.traces.trust import notes_of
+from parallel_core.traces.trust import Doubt, doubts_about
 
 ENDINGS = (".json", ".json.gz")
 RECORDINGS = "plugins/profile/*"
@@ -74,6 +74,8 @@ class RankTrace:
     """When the timeline begins, by the same clock; None if that is not known."""
     prices: tuple[Price, ...] = ()
     """How much longer computations took while other operations ran beside them."""
+    doubts: tuple[Doubt, ...] = ()
+    """What a reader must know before he trusts the figures."""
     origin: int | None = None
     """The timeline's zero by the clock of the file, in nanoseconds; None if that is not known."""
 
@@ -205,7 +207,9 @@ def read_ranks(
         for file in files:
             trace = _read_rank(file, kernels, step, kernel_delay)
             if not keep_spans:
-                trace = replace(trace, timeline=replace(trace.timeline, spans=(), host_calls=None))
+                figures = tuple(case.settled() for case in trace.figures)
+                timeline = replace(trace.timeline, spans=(), host_calls=None)
+                trace = replace(trace, figures=figures, timeline=timeline)
             read.append(trace)
     return dict(sorted(_by_rank(read).items()))
 
@@ -285,7 +289,9 @@ def _read_rank(
     timeline = _to_last_step(whole_timeline, trace)
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
-    timeline = replace(timeline, notes=(*timeline.notes, *notes_of(timeline)))
+    doubts = tuple(doubts_about(timeline))
+    sentences = (doubt.sentence for doubt in doubts)
+    timeline = replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *sentences))))
     spans = timeline.columns
     if step is not None:
         with _naming(file, "cannot be cut"):
@@ -314,11 +320,12 @@ def _read_rank(
         collectives=tuple(collectives),
         # Cases begin at zero, wherever they are in the trace.
         begin=None if only_spans or timeline.cases else begin,
+        doubts=doubts,
         origin=_origin(trace, timeline),
     )
     # The arguments of a million events would take room from the figures.
     del trace
-    figures = tuple(figures_of(case, kernel_delay) for case in cases)
+    figures = tuple(CaseFigures(case, kernel_delay) for case in cases)
     return replace(rank_trace, figures=figures, prices=interference(cases))
 
 

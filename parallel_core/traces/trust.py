@@ -4,19 +4,19 @@ A rule looks at the whole timeline, before any step is cut out of it.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, Timeline
+from backends.profiling import HOST_DEVICE, Timeline, in_seconds
 from backends.profiling.collectives import named_like_collectives, of_unknown_names
 from backends.profiling.slices import coded
-from backends.profiling.timeline import UNKNOWN
+from backends.profiling.timeline import KINDS, ROLES, UNKNOWN, HostCalls, Spans
 from parallel_core.system.formatting import listed, seconds
-from parallel_core.traces.case_spans import groups_of
+from parallel_core.traces.case_spans import groups_of, lengths_within, total_length, union
 from parallel_core.traces.steps.figures import step_windows
 from parallel_core.traces.steps.pauses import unrecorded_time
-from parallel_core.traces.waits import waits_for_nothing
 
 LEAST_NANOSECONDS, FEWEST_SPANS = 10, 20
 """No recording of this many operations has less time for each: a launch takes 100 times that."""
@@ -31,19 +31,76 @@ DISORDER_WORDS = (
     "{} operations on {} begin before the one before them has ended, and a queue runs them in "
     "order: its times are not right, or several queues have this name. No share of it is certain."
 )
+LONG = 1_000_000
+"""Nanoseconds: shorter waits may be the runtime's own work."""
+MOSTLY = 0.5
 LANE = re.compile(r"^(stream \d+) \(\d+\)$")
 """How a reader calls a further lane for operations that a stream seems to run at once."""
 
 
-def notes_of(timeline: Timeline) -> Iterator[str]:
-    """Yield what the rules say of a timeline that was read from a file."""
-    for rule in RULES:
-        yield from rule(timeline)
+class WaitsForNothing(NamedTuple):
+    """Waits of the host during most of which nothing was recorded on a device."""
+
+    seconds: float
+    calls: tuple[str, ...]
+    """The names of the calls that waited, each once."""
+
+
+def waits_for_nothing(spans: Spans, calls: HostCalls | None) -> WaitsForNothing | None:
+    """Return the long waits for a device on which hardly anything was recorded; None without.
+
+    While a graph is captured nothing is to run.
+    """
+    if calls is None:
+        return None
+    is_waiting = np.isin(calls.roles, (ROLES.index("wait"), ROLES.index("copy")))
+    is_long = calls.ends - calls.starts >= LONG
+    waiting = np.flatnonzero(is_waiting & is_long)
+    waits = np.stack((calls.starts[waiting], calls.ends[waiting]), axis=1)
+    on_devices = spans.kinds != KINDS.index("host")
+    busy = union(np.stack((spans.starts, spans.ends), axis=1)[on_devices])
+    lengths = waits[:, 1] - waits[:, 0]
+    is_captured = lengths_within(union(calls.captures), waits) > 0
+    is_for_nothing = (lengths_within(busy, waits) < MOSTLY * lengths) & ~is_captured
+    if not is_for_nothing.any():
+        return None
+    names = {calls.names[place]: None for place in calls.name_of[waiting[is_for_nothing]].tolist()}
+    # Several threads may wait at the same time.
+    waited = total_length(union(waits[is_for_nothing]))
+    return WaitsForNothing(in_seconds(waited), tuple(names))
+
+
+class Doubt(NamedTuple):
+    """What a reader must know before he trusts the figures."""
+
+    code: str
+    sentence: str
+
+
+def doubts_about(timeline: Timeline) -> Iterator[Doubt]:
+    """Yield what the reader of a file noted, but for models of devices, and what the rules say."""
+    models = tuple(f"{device} is " for device, _ in timeline.columns.queues)
+    for note in timeline.notes:
+        if not note.startswith(models):
+            yield Doubt("by-the-reader", note)
+    for code, rule in RULES.items():
+        for sentence in rule(timeline):
+            yield Doubt(code, sentence)
+
+
+def in_one_line(doubts: Sequence[Doubt], has_links: bool) -> str:
+    """Say whether a trace is complete, or what it lacks first."""
+    if doubts:
+        more = f" ({len(doubts) - 1} more: --details)" if len(doubts) > 1 else ""
+        return f"Not certain: {doubts[0].sentence.rstrip('.')}{more}."
+    if has_links:
+        return "Complete: every launch has its operation."
+    return "Nothing is known to be missing; the profiler recorded no launches."
 
 
 def _waits_for_nothing(timeline: Timeline) -> Iterator[str]:
     """Say that the host waited for a device on which nothing was recorded."""
-    waits = waits_for_nothing(timeline)
+    waits = waits_for_nothing(timeline.columns, timeline.host_calls)
     if waits is not None:
         yield (
             f"for {seconds(waits.seconds)} the host waited in {listed(list(waits.calls))}, and on "
@@ -99,11 +156,32 @@ def _unrecorded_time(timeline: Timeline) -> Iterator[str]:
         yield from unrecorded_time(timeline)
 
 
-RULES: tuple[Callable[[Timeline], Iterator[str]], ...] = (
-    _waits_for_nothing,
-    _queues_in_order,
-    named_like_collectives,
-    of_unknown_names,
-    _other_unit,
-    _unrecorded_time,
-)
+RULES: Mapping[str, Callable[[Timeline], Iterator[str]]] = {
+    "waits-for-nothing": _waits_for_nothing,
+    "queue-out-of-order": _queues_in_order,
+    "named-like-collectives": named_like_collectives,
+    "unknown-names": of_unknown_names,
+    "other-unit": _other_unit,
+    "unrecorded-time": _unrecorded_time,
+}
+"""By code, in the order in which they are said."""
+LACKING: Mapping[str, str] = {
+    "devices-unseen": "hardly anything was recorded of the devices",
+    "no-backward-pass": "no operator is known as one of a backward pass",
+    "no-communication": "nothing was exchanged or copied, or nothing computed",
+    "no-copies": "nothing was copied",
+    "no-exchange": "nothing was exchanged",
+    "no-gaps": "no queue was idle between two operations",
+    "no-launches": "no launches of the host were recorded",
+    "no-links": "no operation is linked to its launch",
+    "no-operations": "nothing ran on a device",
+    "no-pause": "the median step hides no long pause",
+    "no-straggler": "all ranks waited about as long, or no collective was matched",
+    "no-steps": "the program marks no steps",
+    "no-time": "it took no time",
+    "not-matched": "no collective was found on all of its ranks",
+    "not-said": "the traces do not say it",
+    "not-timed-alone": "it was not timed without the profiler",
+    "single-step": "a single step has no interval",
+}
+"""Why a figure is unknown, by the code that its declaration names."""

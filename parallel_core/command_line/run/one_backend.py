@@ -33,8 +33,8 @@ from parallel_core.terminal.progress import measurement_progress
 from parallel_core.terminal.result import command_again, show
 from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.cases import CaseFigures, timeline_figures
 from parallel_core.traces.evidence.interference import interference
-from parallel_core.traces.figures import CaseFigures, timeline_figures
 from parallel_core.traces.trace_files import write_trace_file
 
 

@@ -33,7 +33,7 @@ from parallel_core.traces.evidence.passes import (
     passes_of_exchanges,
 )
 from parallel_core.traces.evidence.slowing import slowed
-from parallel_core.traces.waits import (
+from parallel_core.traces.evidence.waiting import (
     HostWaits,
     call_that_waited,
     host_waits,

@@ -16,6 +16,7 @@ import numpy as np
 
 from parallel_core.measurement.confidence_intervals import exponential, stretched
 from parallel_core.traces.case_spans import MAX_SLOWDOWN, NO_INTERVALS, CaseSpans, groups_of
+from parallel_core.traces.figures import Count, Ratio, Seconds
 
 FEWEST = 5
 """The number of operations on each side that is needed to say something."""
@@ -52,10 +53,10 @@ class PricedOperation:
 
     name: str
     device: str
-    alone: int
-    alone_seconds: float
-    beside: int
-    beside_seconds: float
+    alone: Count
+    alone_seconds: Seconds
+    beside: Count
+    beside_seconds: Seconds
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Price:
     """
 
     beside: Beside
-    ratio: float
+    ratio: Ratio
     low: float
     high: float
     operations: tuple[PricedOperation, ...]

@@ -6,6 +6,7 @@ gradients, whether its operators launched them or the program did right behind t
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +35,8 @@ COPIED = 50_000
 """Nanoseconds: a thread that takes less to keep a gradient may only refer to it, whatever its size;
 to copy what takes time to exchange, as into a bucket, takes longer.
 """
+LEFT_OVER = 0.1
+"""Of a forward pass: what has ended when less of it is computed is of the step before."""
 MOSTLY = 0.5
 SHORT = 10_000
 """Nanoseconds: what takes less is no layer's, and may only look at data in another way."""
@@ -232,3 +235,84 @@ def _outside_passes(times: np.ndarray, operators: _Operators) -> np.ndarray:
     last_begun = np.searchsorted(operators.starts, times, side="right") - 1
     ends = np.append(operators.latest_ends, EARLIEST)
     return times[ends[last_begun] <= times]
+
+
+class EarlyExchanges(NamedTuple):
+    """How many exchanges were launched before their step's backward pass was over, and how many of
+    these before it began.
+    """
+
+    early: int
+    forward: int
+
+
+def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
+    """Count the exchanges that can hide under a pass; None if no operator is known as a backward
+    pass's.
+
+    Without steps those count after whose launch the next operator is one of the backward pass.
+    """
+    spans = case.spans
+    is_backward = _named(case, BACKWARD) | _with_name(
+        spans, lambda name: name.endswith(" backward")
+    )
+    if not is_backward.any():
+        return None
+    # Of a GPU's program the operators are the host's, and the kernels run later.
+    on_host = case.of_kind("host")
+    operators = np.flatnonzero(on_host if on_host.any() else case.of_kind("compute"))
+    keeps = np.array([name == KEEPING for name in spans.operators], bool)
+    operators = operators[~keeps[spans.operator_of[operators]]]
+    exchanges = np.flatnonzero(case.of_kind("exchange"))
+    launches = case.since[exchanges]
+    windows = step_windows(case.annotations)
+    if not windows:
+        following = np.searchsorted(spans.starts[operators], launches, side="right")
+        return EarlyExchanges(int(np.append(is_backward[operators], False)[following].sum()), 0)
+
+    begins = np.array([window.start for window in windows])
+    ends = np.array([window.end for window in windows])
+    backward = spans.starts[operators[is_backward[operators]]]
+    first, last = np.searchsorted(backward, begins), np.searchsorted(backward, ends) - 1
+    has_pass = first <= last
+    first_start = np.where(has_pass, np.append(backward, 0)[first], 0)
+    last_start = np.where(has_pass, np.append(backward, 0)[last], 0)
+    step = np.searchsorted(begins, launches, side="right") - 1
+    is_early = (step >= 0) & (launches < last_start[step])
+    is_early &= ~_left_over(case, exchanges, step, begins, first_start)
+    is_forward = is_early & (launches < first_start[step])
+    return EarlyExchanges(int(is_early.sum()), int(is_forward.sum()))
+
+
+def _left_over(
+    case: CaseSpans,
+    exchanges: np.ndarray,
+    step_of: np.ndarray,
+    begins: np.ndarray,
+    pass_starts: np.ndarray,
+) -> np.ndarray:
+    """Return which exchanges of gradients or weights ended before a forward pass computed: they are
+    of the step before.
+
+    `begins` says when each step begins, and `pass_starts` when its backward pass does.
+    """
+    spans = case.spans
+    computing = np.flatnonzero(case.of_kind("compute"))
+    computing = computing[np.argsort(case.since[computing], kind="stable")]
+    launches = case.since[computing]
+    of_gradients = _with_name(spans, lambda name: OF_GRADIENTS.search(name) is not None)[exchanges]
+    is_left_over = np.zeros(len(exchanges), bool)
+    for step in np.unique(step_of[of_gradients & (step_of >= 0)]).tolist():
+        of_step = np.flatnonzero(of_gradients & (step_of == step))
+        from_begin, to_pass = np.searchsorted(launches, (begins[step], pass_starts[step]))
+        forward_pass = computing[from_begin:to_pass]
+        by_end = forward_pass[np.argsort(spans.ends[forward_pass], kind="stable")]
+        time_of_first = np.append(0, np.cumsum(case.lengths[by_end]))
+        ended = np.searchsorted(spans.ends[by_end], spans.ends[exchanges[of_step]], side="right")
+        is_left_over[of_step] = time_of_first[ended] < LEFT_OVER * time_of_first[-1]
+    return is_left_over
+
+
+def _with_name(spans: Spans, is_meant: Callable[[str], bool]) -> np.ndarray:
+    """Return the mask of the spans whose names are meant."""
+    return np.array([is_meant(name) for name in spans.names], bool)[spans.name_of]

@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import median
+from typing import Annotated
 
 from backends.profiling import in_seconds
 from parallel_core.system.formatting import listed
+from parallel_core.traces.bounds import NO_EXCHANGE
+from parallel_core.traces.figures import Count, Lacking, Seconds, Share
 from parallel_core.traces.ranks.meetings import Meetings, last_to_arrive, meetings, waits
 from parallel_core.traces.trace_files import RankTrace
 
@@ -17,11 +20,6 @@ MIN_SPREAD = 0.01
 """If the times that ranks waited differ by a smaller share of the collectives' own, none is a
 straggler.
 """
-NO_EXCHANGE = (
-    "{} ranks, and no exchange was found: if they train together, they exchange in a way that is "
-    "not recorded or not known here (trace --communication names kernels), or not at all, as under "
-    "no_sync()."
-)
 FIGURES = (
     "seconds",
     "compute_seconds",
@@ -40,28 +38,28 @@ class RankFigures:
 
     rank: int
     file: str
-    seconds: float
-    compute_seconds: float
-    communication_seconds: float
-    hidden_share: float | None
+    seconds: Seconds
+    compute_seconds: Seconds
+    communication_seconds: Seconds
+    hidden_share: Annotated[Share | None, Lacking("no-communication")]
     """The share of the communication that lay under computation."""
-    idle_share: float
-    hidden_collective_share: float | None
+    idle_share: Share
+    hidden_collective_share: Annotated[Share | None, Lacking("no-exchange")]
     """The share of its devices' collectives that lay under computation, as Holistic Trace Analysis
     counts.
     """
-    matched_collectives: int
+    matched_collectives: Count
     """How many of its collectives were found on the other ranks, too; `matched_collective_seconds`
     is their time.
     """
-    matched_collective_seconds: float
-    waited_seconds: float | None
+    matched_collective_seconds: Seconds
+    waited_seconds: Annotated[Seconds | None, Lacking("not-matched")]
     """How long they lasted beyond the shortest of each; None if there are none."""
-    waited_share: float | None
+    waited_share: Annotated[Share | None, Lacking("not-matched")]
     """The same as a share of their time."""
-    arrived_last: int
+    arrived_last: Count
     """In how many of them all other ranks had come before."""
-    clock_offset_seconds: float | None
+    clock_offset_seconds: Annotated[Seconds | None, Lacking("not-matched")]
     """By how much they end later than on the first rank that took part, in the median."""
 
 
@@ -84,20 +82,20 @@ class Ranks:
     """Several ranks of one job."""
 
     by_rank: tuple[RankFigures, ...]
-    world_size: int | None
+    world_size: Annotated[Count | None, Lacking("not-said")]
     """How many ranks the job has, which may be more; None if the traces do not say."""
-    straggler: int | None
+    straggler: Annotated[int | None, Lacking("no-straggler")]
     """The rank that waited least in collectives, as a share of their time: the other ranks waited
     for it.
 
     None if no collectives were matched, or all ranks waited alike.
     """
-    waited_seconds: float
+    waited_seconds: Seconds
     """By all ranks together."""
-    matched_collectives: int
-    unmatched_collectives: int
+    matched_collectives: Count
+    unmatched_collectives: Count
     """How many kernels of collectives were not."""
-    clocks_agree: bool | None
+    clocks_agree: Annotated[bool | None, Lacking("not-matched")]
     spread: Mapping[str, Spread]
     """By the names of figures, those that any rank has."""
     notes: tuple[str, ...]

@@ -2,18 +2,14 @@
 that tells it.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from parallel_core.system.formatting import seconds
-from parallel_core.traces.devices import OperationFigures
+from parallel_core.traces.cases import BETWEEN_TWO, CaseFigures
 from parallel_core.traces.reasons import LITTLE, Unhidden
 
-BETWEEN_TWO = re.compile(r"(?:^|gloo:|nccl:)(?:send|recv)$|SendRecv")
-"""The names of exchanges that take from one process, or give to one."""
 OTHER_RANK = "other-rank"
 MUCH_SHORTER = 0.5
 SMALLER_PARTS = "Smaller parts of a batch let both ranks compute at the same time."
@@ -21,19 +17,7 @@ WHATEVER_THE_LOAD = frozenset({"computing-stream", "every-micro-batch", "launche
 """Codes of reasons that are how the program is written: other work cannot bring them about."""
 
 
-class Process(Protocol):
-    """What is known of one process of several."""
-
-    @property
-    def unhidden(self) -> Sequence[Unhidden]:
-        """The kinds of exchange and copy that it did not hide."""
-
-    @property
-    def operations(self) -> Sequence[OperationFigures]:
-        """All kinds of operation."""
-
-
-def of_processes(processes: Iterable[Process], taken: float = 0.0) -> tuple[Unhidden, ...]:
+def of_processes(processes: Iterable[CaseFigures], taken: float = 0.0) -> tuple[Unhidden, ...]:
     """Return the kinds of exchange and copy that a job did not hide, and why.
 
     Of an exchange the process counts in which it is shortest: in all others it also waits for that

@@ -14,14 +14,15 @@ within 5 % of the median.
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import numpy as np
 
 from backends.profiling import Timeline, Window, in_seconds
 from backends.profiling.timeline import KINDS, Spans
 from parallel_core.system.errors import RequestError
-from parallel_core.traces.account import Division, Parts, StepAccount, account_of
+from parallel_core.traces.account import Division, Parts, StepAccount, account_of, divided
 from parallel_core.traces.case_spans import (
     PROFILER_STEP,
     CaseSpans,
@@ -30,6 +31,7 @@ from parallel_core.traces.case_spans import (
     union,
 )
 from parallel_core.traces.devices import kernels, work_of
+from parallel_core.traces.figures import Count, Lacking, Ratio, Seconds
 from parallel_core.traces.steps.operations import (
     NO_STEP,
     ended_before,
@@ -53,7 +55,9 @@ COVERED = 0.9
 these are behind them.
 """
 COMPARED = ("seconds", "device_seconds", "busy_seconds", "collective_seconds")
-"""The quantities of a step in which it may be an outlier."""
+"""The quantities of a step in which it may be an outlier; the first only if the devices kept to the
+steps.
+"""
 OUTLIER = 3.5
 NORMAL = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
@@ -64,35 +68,30 @@ LEAST_DEVIATION = 0.05
 
 @dataclass(frozen=True)
 class StepFigures:
-    """One step: how long the host took for it, and what it launched did on the devices, all of them
-    as one.
-    """
+    """One step: how long it took, and what it launched did on the devices, all of them as one."""
 
     name: str
-    start_seconds: float
+    start_seconds: Seconds
     """Since the timeline's beginning."""
-    seconds: float
-    operations: int
-    device_seconds: float
+    seconds: Seconds
+    """How long the devices kept to it, from `begun_seconds` on: the whole of its `parts`."""
+    host_seconds: Seconds
+    """How long the host took for it, which may run ahead."""
+    operations: Count
+    device_seconds: Seconds
     """From its first operation's start to its last one's end; 0 without operations, as all that
     follows.
     """
-    busy_seconds: float
+    busy_seconds: Seconds
     """How long at least one operation ran."""
-    compute_seconds: float
+    compute_seconds: Seconds
     """How long kernels ran that are no collectives, copies or fills."""
-    collective_seconds: float
-    hidden_collective_seconds: float
+    collective_seconds: Seconds
+    hidden_collective_seconds: Seconds
     """How much of that lay under the compute seconds."""
-    begun_seconds: float
+    begun_seconds: Seconds
     """When the devices had ended the steps before, since the timeline's beginning."""
     parts: Parts
-    """The step as the devices kept to it, from then on."""
-
-    @property
-    def seconds_on_devices(self) -> float:
-        """How long the devices took for it."""
-        return self.parts.seconds
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,8 @@ class TypicalStep:
     """One quantity over all steps: its median and its median absolute deviation."""
 
     quantity: str
-    median_seconds: float
-    mad_seconds: float
+    median_seconds: Seconds
+    mad_seconds: Seconds
 
 
 @dataclass(frozen=True)
@@ -110,9 +109,9 @@ class Outlier:
 
     step: str
     quantity: str
-    seconds: float
-    ratio: float | None
-    """None if the median is 0."""
+    seconds: Seconds
+    ratio: Annotated[Ratio | None, Lacking("no-time")]
+    """Null if the median is 0."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +121,14 @@ class StepsFigures:
     steps: tuple[StepFigures, ...]
     typical: tuple[TypicalStep, ...]
     outliers: tuple[Outlier, ...]
-    account: StepAccount | None
-    """What `profile` says of the median step, too; None if the devices were too far behind to
-    recognise steps.
+    account: Annotated[StepAccount | None, Lacking("no-time")]
+    """The median step; where the devices were too far behind to recognise steps, the mean of
+    them.
     """
-    pause: Pause | None
-    """Time in which nothing ran and that the median step hides; None if it hides little."""
+    pause: Annotated[Pause | None, Lacking("no-pause")]
+    """Time in which nothing ran and that the median step hides; null if it hides little."""
+    accounted: tuple[Parts, ...] = field(repr=False)
+    """The steps that the account is of."""
 
 
 @dataclass(frozen=True)
@@ -137,12 +138,12 @@ class AnnotationFigures:
     """
 
     name: str
-    annotations: int
-    seconds: float
+    annotations: Count
+    seconds: Seconds
     """The sum of their durations."""
-    mean_seconds: float
-    operations: int
-    busy_seconds: float
+    mean_seconds: Seconds
+    operations: Count
+    busy_seconds: Seconds
     """How long at least one operation ran that was launched in one of them."""
 
 
@@ -169,17 +170,16 @@ def steps(case: CaseSpans, division: Division) -> StepsFigures | None:
         typical.append(typical_step)
         outliers += outliers_in_it
 
-    account = pause = None
-    if marks_all and not are_behind:
-        # A host that runs ahead takes less time for its first steps, and devices do not.
-        _, outliers_on_devices = _compared(rows, "seconds_on_devices")
-        unlike = {outlier.step for outlier in outliers_on_devices}
-        outliers = [one for one in outliers if one.quantity != "seconds" or one.step in unlike]
-    parts_of_steps = [step.parts for step in rows if step.parts.seconds > 0]
-    if parts_of_steps and not are_behind:
-        account = account_of(parts_of_steps)
+    (whole,) = division.parts([(case.start, case.end)])
+    accounted = tuple(step.parts for step in rows if step.seconds > 0)
+    if are_behind:
+        outliers = [outlier for outlier in outliers if outlier.quantity != COMPARED[0]]
+        accounted = (divided(whole, len(rows)),)
+    account = account_of(accounted, whole) if accounted else None
+    pause = None
+    if account is not None and not are_behind:
         pause = pause_of(case, windows, account.shares["idle_seconds"].estimate)
-    return StepsFigures(rows, tuple(typical), tuple(outliers), account, pause)
+    return StepsFigures(rows, tuple(typical), tuple(outliers), account, pause, accounted)
 
 
 def _are_behind(case: CaseSpans, windows: Sequence[Window], rows: Sequence[StepFigures]) -> bool:
@@ -348,7 +348,8 @@ def _step_figures(
             StepFigures(
                 name=window.name,
                 start_seconds=in_seconds(window.start),
-                seconds=in_seconds(window.end - window.start),
+                seconds=parts[number].seconds,
+                host_seconds=in_seconds(window.end - window.start),
                 operations=len(places),
                 device_seconds=in_seconds(work.whole),
                 busy_seconds=in_seconds(work.busy),

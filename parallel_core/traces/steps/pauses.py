@@ -8,6 +8,7 @@ import numpy as np
 from backends.profiling import Timeline, Window, in_seconds
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.traces.case_spans import CaseSpans, gaps, total_length, union
+from parallel_core.traces.figures import Seconds, Share
 
 LEAST_PAUSE = 0.1
 """By how much the share of a recording in which nothing ran exceeds the median step's, if it is
@@ -23,11 +24,11 @@ UNUSUAL = 10
 class Pause:
     """The time of a recording in which nothing ran, where the median step shows little of it."""
 
-    share: float
+    share: Share
     """Of the recording."""
-    step_share: float
+    step_share: Share
     """Of the median step."""
-    longest_seconds: float
+    longest_seconds: Seconds
     after: str
     """The step in which the longest stretch without any operation begins."""
     before: str

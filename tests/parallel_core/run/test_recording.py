@@ -1,7 +1,6 @@
 """A result's cases are repeated under the profiler when all has been timed."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from parallel_core.run.recording import (
     profile,
 )
 from parallel_core.system.errors import MeasurementError
-from parallel_core.traces.figures import timeline_figures
+from parallel_core.traces.cases import timeline_figures
 from parallel_core.traces.lanes import overlap_phrases
 from parallel_core.training.dataset import synthetic
 from tests.backends.profiling.work import overlapping
@@ -32,6 +31,7 @@ from tests.parallel_core.traces.synthetic import (
     overlap_figures,
     overlap_result,
     parallel_timeline,
+    with_figures,
 )
 
 Load = Callable[[int], Backend]
@@ -215,12 +215,12 @@ def test_devices_that_worked_and_what_was_hidden_are_told() -> None:
 
 
 def test_nothing_is_told_of_what_the_profiler_slowed_down() -> None:
-    slightly_slowed = replace(overlap_figures()[-1], slowdown=1.2)
+    slightly_slowed = with_figures(overlap_figures()[-1], slowdown=1.2)
     assert "%" in about_efficiency(slightly_slowed)
     assert overlap_phrases(slightly_slowed) != (slightly_slowed.slowed_in_words,)
     assert "6.2" not in slightly_slowed.slowed_in_words
 
-    much_slowed = replace(overlap_figures()[-1], slowdown=6.2)
+    much_slowed = with_figures(overlap_figures()[-1], slowdown=6.2)
     assert "%" not in about_efficiency(much_slowed)
     assert overlap_phrases(much_slowed) == (much_slowed.slowed_in_words,)
     assert "6.2" in much_slowed.slowed_in_words

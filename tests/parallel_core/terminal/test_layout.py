@@ -31,7 +31,7 @@ from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.terminal.result import show
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.trace import show_details, show_ranks
-from parallel_core.traces.figures import timeline_figures
+from parallel_core.traces.cases import timeline_figures
 from parallel_core.traces.ranks import summary_of
 from parallel_core.traces.trace_files import read_ranks, read_timeline
 from tests.parallel_core.experiments.small import small
@@ -103,7 +103,7 @@ def test_traces_and_ranks() -> None:
     timeline = read_timeline(TRACES / "one_gpu/h100_launched_before.json.gz")
     (case,) = timeline_figures(timeline)
     assert_nothing_is_lost(partial(show_figures, (case,)))
-    assert_nothing_is_lost(partial(show_details, case))
+    assert_nothing_is_lost(partial(show_details, case, ()))
     ranks = summary_of(read_ranks(sorted((TRACES / "two_gpus").iterdir())))
     assert_nothing_is_lost(partial(show_ranks, ranks))
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from parallel_core.traces.figures import CaseFigures
+from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.trace_files import RankTrace, read_ranks
 
 MAIN, GLOO = 1, 2

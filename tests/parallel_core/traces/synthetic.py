@@ -16,7 +16,7 @@ from backends.profiling.timeline import ROLES, HostCalls, HostRole
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.traces.case_spans import CaseSpans, cases_of
-from parallel_core.traces.figures import CaseFigures, timeline_figures
+from parallel_core.traces.cases import CaseFigures, timeline_figures
 from tests.backends.profiling.events import ns
 from tests.parallel_core.comparison import made_up as comparisons
 
@@ -182,6 +182,13 @@ def overlap_result(run: float, copy: float, both: float, spread: float = 0.0) ->
 def overlap_figures(**changes: float | bool) -> tuple[CaseFigures, ...]:
     """Return the figures of the cases of `overlap_timeline`, made with some changes."""
     return timeline_figures(overlap_timeline(**changes))  # type: ignore[arg-type]
+
+
+def with_figures(case: CaseFigures, **figures: object) -> CaseFigures:
+    """Return a case of which some figures are kept as if they had been computed."""
+    changed = CaseFigures(case.spans, case.kernel_delay)
+    vars(changed).update(figures)
+    return changed
 
 
 @dataclass

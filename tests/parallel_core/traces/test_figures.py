@@ -14,13 +14,9 @@ from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.traces.case_spans import ALL
-from parallel_core.traces.devices import (
-    device_figures,
-    operations_by_name,
-    queue_idleness,
-    queue_lengths,
-)
-from parallel_core.traces.figures import CaseFigures, figures_of, timeline_figures
+from parallel_core.traces.cases import CaseFigures, timeline_figures
+from parallel_core.traces.devices import device_figures, operations_by_name
+from parallel_core.traces.devices.queues import queue_idleness, queue_lengths
 from tests.backends.profiling.events import ns
 from tests.parallel_core.traces.stored import case_of_trace
 from tests.parallel_core.traces.synthetic import (
@@ -88,7 +84,7 @@ def test_the_host_is_not_busy_while_it_waits() -> None:
     program.call(2, 7, "synchronize", "wait")
     program.run(1, 6, "add", 0)
     case = replace(program.case_by_time, host_calls=program.host_calls)
-    (nested,) = (queue for queue in figures_of(case).queues if queue.queue == "Python")
+    (nested,) = (queue for queue in CaseFigures(case).queues if queue.queue == "Python")
     assert nested.busy_seconds == 4e-9
     assert nested.waiting_seconds == 5e-9
 

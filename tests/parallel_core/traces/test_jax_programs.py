@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parallel_core.system.errors import RequestError
-from parallel_core.traces.figures import CaseFigures
+from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.trace_files import files_of, read_ranks, read_timeline
 
 OF_JAX = Path(__file__).parent / "stored" / "of_jax"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from backends.profiling import Span, SpanKind, Timeline
 from parallel_core.traces.case_spans import CaseSpans, cases_of
+from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.evidence.interference import interference, time_beside
-from parallel_core.traces.figures import figures_of
 from tests.parallel_core.traces.synthetic import Program, made_case, sorted_by_start
 
 Columned = TypeVar("Columned")
@@ -110,7 +110,7 @@ def elements(timeline: Timeline) -> int:
     (case,) = cases_of(replace(timeline, spans=spans, host_calls=calls))
 
     Counted.elements = 0
-    figures_of(case)
+    CaseFigures(case)
     interference((case,))
     return Counted.elements
 

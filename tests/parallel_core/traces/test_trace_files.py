@@ -17,7 +17,7 @@ from backends.profiling import HOST_DEVICE, Timeline
 from backends.profiling.readers import MOST_QUEUES
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.case_spans import cases_of
-from parallel_core.traces.figures import timeline_figures
+from parallel_core.traces.cases import timeline_figures
 from parallel_core.traces.trace_files import read_timeline
 
 TRACES = Path(__file__).parent / "stored"

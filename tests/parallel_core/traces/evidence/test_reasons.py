@@ -12,7 +12,7 @@ import pytest
 
 from backends.profiling.timeline import UNKNOWN
 from parallel_core.traces.case_spans import CaseSpans, cases_of
-from parallel_core.traces.figures import CaseFigures, figures_of
+from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.ranks.jobs import of_processes
 from parallel_core.traces.reasons import (
     REASONS,
@@ -82,7 +82,7 @@ def case_of(program: GpuProgram, folder: Path) -> CaseSpans:
 
 
 def figures_in(program: GpuProgram, folder: Path) -> CaseFigures:
-    return figures_of(case_of(program, folder))
+    return CaseFigures(case_of(program, folder))
 
 
 @pytest.mark.parametrize(("name", "code"), RECORDED.items())
@@ -106,7 +106,7 @@ def test_each_reason_is_planted_in_three_programs() -> None:
 
 @pytest.mark.parametrize("name", [name for name, code in RECORDED.items() if code])
 def test_what_was_not_hidden_is_as_long_as_the_figures_say(name: str) -> None:
-    figures = figures_of(recorded(name))
+    figures = CaseFigures(recorded(name))
     alone = figures.parts.exchange_seconds - figures.parts.hidden_exchange_seconds
     by_reason = sum(row.unhidden_seconds for row in figures.unhidden if row.kind == "exchange")
     assert 0.5 * alone <= by_reason <= 1.001 * alone
@@ -310,7 +310,7 @@ def test_without_known_launches_a_reason_is_not_guessed_from_them() -> None:
 
 @cache
 def figures_recorded(name: str) -> CaseFigures:
-    return figures_of(recorded(f"not_hidden/{name}"))
+    return CaseFigures(recorded(f"not_hidden/{name}"))
 
 
 def test_of_several_processes_the_one_that_waited_least_for_the_others_counts() -> None:

@@ -15,6 +15,7 @@ from backends.profiling import Timeline
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.ranks import FIGURES, NO_EXCHANGE, Ranks, summary_of
 from parallel_core.traces.trace_files import files_of, read_ranks, side_by_side
+from tests.parallel_core.traces.synthetic import with_figures
 
 TRACES = Path(__file__).parents[1] / "stored"
 GPUS, PROCESSES = TRACES / "two_gpus", TRACES / "two_processes"
@@ -67,7 +68,7 @@ def test_ranks_without_any_exchange_are_told_apart_from_those_that_did_not_meet(
     alone = {}
     for rank, trace in traces.items():
         figures_without_exchange = [
-            replace(figures, parts=replace(figures.parts, exchange_seconds=0.0))
+            with_figures(figures, parts=replace(figures.parts, exchange_seconds=0.0))
             for figures in trace.figures
         ]
         alone[rank] = replace(trace, collectives=(), figures=figures_without_exchange)

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
 
 import pytest
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.traces.account import Division
 from parallel_core.traces.case_spans import cases_of
-from parallel_core.traces.profile.step_figures import step_figures
 from parallel_core.traces.steps.figures import steps
 from parallel_core.traces.steps.pauses import Pause, unrecorded_time
 from tests.parallel_core.traces.synthetic import GPU, sorted_by_start
@@ -69,15 +67,6 @@ def test_a_short_pause_between_two_steps_is_not_said() -> None:
 @pytest.mark.parametrize("pauses", [[0] * 6, [40] * 6])
 def test_what_the_median_step_says_is_not_said_twice(pauses: list[int]) -> None:
     assert pause_in(in_steps(pauses, in_step=True)) is None
-
-
-def test_a_queue_s_share_is_of_the_median_step_as_all_others_are() -> None:
-    # A cold first step is six times as long as the others.
-    figures = step_figures(in_steps([50, 0, 0, 0, 0], in_step=True), 5)
-    (queue,) = figures.queues
-    assert queue.busy_share == pytest.approx(0.9)
-    shares = [step.compute_seconds / step.seconds for step in figures.by_step]
-    assert median(shares) == pytest.approx(queue.busy_share)
 
 
 def without_steps(gaps: Sequence[int]) -> Timeline:

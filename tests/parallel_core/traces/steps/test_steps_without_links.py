@@ -40,6 +40,9 @@ def test_without_links_operations_that_repeat_are_dealt_out_to_the_steps() -> No
     assert figures.account.steps == 5
 
 
-def test_without_links_an_operation_more_leaves_no_account() -> None:
+def test_without_links_an_operation_more_leaves_only_the_mean_step() -> None:
     (case,) = cases_of(lagging(5, extra=True))
-    assert steps_of(case).account is None
+    account = steps_of(case).account
+    assert account is not None
+    assert account.steps == 1
+    assert account.seconds == pytest.approx(case.seconds / 5)

@@ -8,10 +8,9 @@ import pytest
 
 from backends.profiling import Span, Timeline
 from backends.profiling.collectives import is_communication
-from parallel_core.traces.figures import CaseFigures
-from parallel_core.traces.profile.step_figures import step_figures
-from parallel_core.traces.trace_files import read_ranks, read_timeline
-from parallel_core.traces.trust import notes_of as notes_of_timeline
+from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.trace_files import read_ranks
+from parallel_core.traces.trust import doubts_about
 from tests.parallel_core.traces.made_up_trace import MadeUpTrace
 from tests.parallel_core.traces.trust.test_completeness import COMPLETE, INCOMPLETE, TRACES
 
@@ -115,9 +114,9 @@ def test_a_graph_whose_operations_have_other_numbers_lacks_nothing(tmp_path: Pat
 
 
 def test_what_profile_says_rests_on_what_the_host_waited_for() -> None:
-    timeline = read_timeline(INCOMPLETE / "blocking_copy_waits.json")
+    figures = figures_of_file(INCOMPLETE / "blocking_copy_waits.json")
     # 46 of 50 ms in each of four steps.
-    assert step_figures(timeline, 4).unseen_share == pytest.approx(0.92, abs=0.005)
+    assert figures.unseen_share == pytest.approx(0.92, abs=0.005)
 
 
 def test_one_queue_runs_in_order() -> None:
@@ -148,7 +147,7 @@ def test_a_stream_of_jax_runs_in_order_too() -> None:
         Span("fusion", "compute", "gpu:0", lane, MS * number, 2 * MS + MS * number)
         for number, lane in enumerate(lanes)
     ]
-    notes = list(notes_of_timeline(Timeline("jax", spans)))
+    notes = [doubt.sentence for doubt in doubts_about(Timeline("jax", spans))]
     assert [DISORDER in note for note in notes] == [True]
 
 

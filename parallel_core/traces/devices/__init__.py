@@ -1,5 +1,5 @@
-"""Each device and its queues: its time, divided, its collectives under its computation, and its
-operations by name.
+"""Each device: its time, divided, its collectives under its computation, and its operations by
+name.
 
 The definitions are those of Holistic Trace Analysis
 (github.com/facebookresearch/HolisticTraceAnalysis, get_temporal_breakdown and
@@ -8,31 +8,10 @@ memory as neither communication nor computation, and every other kernel as compu
 intervals of each class are united per device. It rounds times to microseconds and leaves out the
 last ProfilerStep as it comes; here all operations count, in nanoseconds. `CaseFigures.hidden_share`
 differs: copies are communication there, and all devices are one.
-
-What a queue waited for, of two operations that follow each other on it with a gap between them
-(get_idle_time_breakdown):
-
-- host wait: the second was launched after the first had ended, so the host did not launch fast
-  enough;
-- kernel wait: it was launched before, and the gap is shorter than a threshold: what a device itself
-  takes;
-- other wait: it was launched before, and the gap is longer: it waited for an event, of another
-  queue say.
-
-The threshold is 30 µs unless given: HTA calls its 30 nanoseconds, but its times are whole
-microseconds. HTA reckons a gap from the operation before, even if an earlier one ended later; here
-it begins when all before it had ended. An operation without a known launch cannot have waited for
-the host, there and here.
-
-How many stood in it, launched and not yet begun: a launch makes a queue longer by one, a start
-shorter, and of changes at the same time launches come first. Holistic Trace Analysis
-(get_queue_length_summary) describes the lengths after each change, whatever time they lasted; the
-mean over time stands beside that one here.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -44,15 +23,12 @@ from parallel_core.traces.case_spans import (
     total_length,
     union,
 )
+from parallel_core.traces.figures import Count, Lacking, Seconds, Share
 
 FILLS = ("Memset", "hipMemset", "__amd_rocclr_fill")
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
 WITHIN_A_DEVICE = ("Memcpy DtoD", "Memcpy D2D", "MemcpyD2D")
 """How the names of copies begin that stay in one device's memory."""
-KERNEL_DELAY = 30_000
-"""Nanoseconds: a shorter gap between two operations is a kernel wait; HTA's
-`consecutive_kernel_delay`.
-"""
 
 
 class Work(NamedTuple):
@@ -79,20 +55,20 @@ class DeviceFigures:
     """
 
     device: str
-    operations: int
-    seconds: float
+    operations: Count
+    seconds: Seconds
     """The sum of the idle, compute and non-compute seconds."""
-    idle_seconds: float
+    idle_seconds: Seconds
     """How long no operation ran."""
-    compute_seconds: float
+    compute_seconds: Seconds
     """How long at least one kernel ran that is no collective, no copy and no fill of memory."""
-    non_compute_seconds: float
+    non_compute_seconds: Seconds
     """How long only other devices ran."""
-    collective_seconds: float
+    collective_seconds: Seconds
     """How long at least one kernel of a communication library ran."""
-    hidden_collective_seconds: float
+    hidden_collective_seconds: Seconds
     """How much of that lay under the compute seconds."""
-    hidden_collective_share: float | None
+    hidden_collective_share: Annotated[Share | None, Lacking("no-exchange")]
     """The same as a share of the collective seconds; None without collectives."""
 
 
@@ -102,44 +78,13 @@ class OperationFigures:
 
     name: str
     kind: SpanKind
-    operations: int
-    seconds: float
+    operations: Count
+    seconds: Seconds
     """The sum of their durations, also where they ran at the same time."""
-    mean_seconds: float
-    longest_seconds: float
-    share: float
+    mean_seconds: Seconds
+    longest_seconds: Seconds
+    share: Share
     """Of the sum over all names."""
-
-
-@dataclass(frozen=True)
-class QueueIdleness:
-    """The gaps of one queue of a device by what it waited for: their seconds, which add up, and
-    their numbers.
-    """
-
-    device: str
-    queue: str
-    idle_seconds: float
-    host_wait_seconds: float
-    kernel_wait_seconds: float
-    other_wait_seconds: float
-    host_waits: int
-    kernel_waits: int
-    other_waits: int
-
-
-@dataclass(frozen=True)
-class QueueLength:
-    """One queue of a device, from its first launch to the start of its last operation."""
-
-    device: str
-    queue: str
-    operations: int
-    """Those whose launch is known; each is two changes of the length."""
-    mean_length: float
-    """Over time; 0 if no time passed."""
-    mean_length_at_changes: float
-    longest: int
 
 
 def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
@@ -213,30 +158,6 @@ def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.seconds, row.name)))
 
 
-def queue_idleness(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> tuple[QueueIdleness, ...]:
-    """Divide the gaps of every device's queue of a case, by name; `kernel_delay` is in
-    nanoseconds.
-    """
-    return tuple(
-        _idleness(case, device, queue, places, kernel_delay)
-        for device, queue, places in _queues_by_name(case)
-    )
-
-
-def queue_lengths(case: CaseSpans) -> tuple[QueueLength, ...]:
-    """Compute the length of every device's queue of a case, by name; queues without known launches
-    are left out.
-    """
-    has_launch = case.operations & case.linked
-    rows = []
-    for device, queue, places in _queues_by_name(case):
-        launched = places[has_launch[places]]
-        if len(launched):
-            launches, starts = case.spans.launched[launched], case.spans.starts[launched]
-            rows.append(_length(device, queue, launches, starts))
-    return tuple(rows)
-
-
 def _figures(device: str, operations: int, work: Work) -> DeviceFigures:
     """Write the work of a device's operations, of which there is a number, in seconds."""
     return DeviceFigures(
@@ -249,60 +170,4 @@ def _figures(device: str, operations: int, work: Work) -> DeviceFigures:
         collective_seconds=in_seconds(work.collective),
         hidden_collective_seconds=in_seconds(work.hidden),
         hidden_collective_share=work.hidden / work.collective if work.collective else None,
-    )
-
-
-def _queues_by_name(case: CaseSpans) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Give the devices' queues by name, and the places of their spans."""
-    places_of = dict(zip(case.spans.queues, groups_of(case.spans.queue_of), strict=True))
-    for device, queue in sorted(places_of, key=lambda queue: queue_order(*queue)):
-        if device != HOST_DEVICE:
-            yield device, queue, places_of[device, queue]
-
-
-def _idleness(
-    case: CaseSpans, device: str, queue: str, places: np.ndarray, kernel_delay: int
-) -> QueueIdleness:
-    """Divide the gaps of one queue, whose spans stand at some places."""
-    starts, ends = case.intervals(places).T
-    # Each operation but the first, and when all before it had ended.
-    launched = case.spans.launched[places][1:]
-    ended = np.maximum.accumulate(ends)[:-1]
-    idle = starts[1:] - ended
-    is_gap = idle > 0
-    # What was never seen to be launched has the smallest number there is.
-    is_host_wait = is_gap & (launched > ended)
-    is_kernel_wait = is_gap & ~is_host_wait & (idle < kernel_delay)
-    is_other_wait = is_gap & ~is_host_wait & ~is_kernel_wait
-    return QueueIdleness(
-        device=device,
-        queue=queue,
-        idle_seconds=in_seconds(idle[is_gap].sum()),
-        host_wait_seconds=in_seconds(idle[is_host_wait].sum()),
-        kernel_wait_seconds=in_seconds(idle[is_kernel_wait].sum()),
-        other_wait_seconds=in_seconds(idle[is_other_wait].sum()),
-        host_waits=int(is_host_wait.sum()),
-        kernel_waits=int(is_kernel_wait.sum()),
-        other_waits=int(is_other_wait.sum()),
-    )
-
-
-def _length(device: str, queue: str, launched: np.ndarray, starts: np.ndarray) -> QueueLength:
-    """Return how long one queue was, whose operations were launched and started at some times."""
-    times = np.concatenate((launched, starts))
-    changes = np.repeat(np.array([1, -1]), len(starts))
-    # Stable: of changes at the same time launches come first.
-    order = np.argsort(times, kind="stable")
-    lengths = np.cumsum(changes[order])
-    lasted = np.diff(times[order])
-    time = int(lasted.sum())
-    # Times of a day in nanoseconds, times lengths of thousands, still fit in 64 bits.
-    length_times_time = int((lasted * lengths[:-1]).sum())
-    return QueueLength(
-        device=device,
-        queue=queue,
-        operations=len(starts),
-        mean_length=length_times_time / time if time else 0.0,
-        mean_length_at_changes=int(lengths.sum()) / len(lengths),
-        longest=int(lengths.max()),
     )

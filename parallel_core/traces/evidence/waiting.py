@@ -9,25 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling.timeline import HOST_DEVICE, KINDS, ROLES, Timeline, in_seconds
+from backends.profiling.timeline import HOST_DEVICE, ROLES
 from parallel_core.traces.case_spans import (
     EARLIEST,
     NONE,
     CaseSpans,
-    clip,
     groups_of,
-    lengths_within,
-    total_length,
-    union,
 )
 
 CLOCKS_DIFFER = 10_000
 """Nanoseconds by which an operation may seem to end after the wait for it."""
-
-
-LONG = 1_000_000
-"""Nanoseconds: shorter waits may be the runtime's own work."""
-MOSTLY = 0.5
 
 
 class HostWaits(NamedTuple):
@@ -39,67 +30,6 @@ class HostWaits(NamedTuple):
     """The latest end of each call and all before it."""
     longest: np.ndarray
     """The call that ends then."""
-
-
-class WaitsForNothing(NamedTuple):
-    """Waits of the host during most of which nothing was recorded on a device."""
-
-    seconds: float
-    calls: tuple[str, ...]
-    """The names of the calls that waited, each once."""
-
-
-def waits_for_nothing(timeline: Timeline) -> WaitsForNothing | None:
-    """Return the long waits for a device on which hardly anything was recorded; None without.
-
-    While a graph is captured nothing is to run.
-    """
-    calls, spans = timeline.host_calls, timeline.columns
-    if calls is None:
-        return None
-    is_waiting = np.isin(calls.roles, (ROLES.index("wait"), ROLES.index("copy")))
-    is_long = calls.ends - calls.starts >= LONG
-    waiting = np.flatnonzero(is_waiting & is_long)
-    waits = np.stack((calls.starts[waiting], calls.ends[waiting]), axis=1)
-    on_devices = spans.kinds != KINDS.index("host")
-    busy = union(np.stack((spans.starts, spans.ends), axis=1)[on_devices])
-    lengths = waits[:, 1] - waits[:, 0]
-    is_captured = lengths_within(union(calls.captures), waits) > 0
-    is_for_nothing = (lengths_within(busy, waits) < MOSTLY * lengths) & ~is_captured
-    if not is_for_nothing.any():
-        return None
-    names = {calls.names[place]: None for place in calls.name_of[waiting[is_for_nothing]].tolist()}
-    # Several threads may wait at the same time.
-    waited = total_length(union(waits[is_for_nothing]))
-    return WaitsForNothing(in_seconds(waited), tuple(names))
-
-
-def blocked_times(case: CaseSpans) -> np.ndarray:
-    """Return when a thread of the host stood in a call that waited for a device, as an interval
-    set.
-    """
-    in_spans, calls = case.covered(case.waits), case.host_calls
-    if calls is None:
-        return in_spans
-    blocked = blocking_calls(case)
-    in_calls = np.stack((calls.starts[blocked], calls.ends[blocked]), axis=1)
-    return clip(union(in_spans, in_calls), case.start, case.end)
-
-
-def blocking_calls(case: CaseSpans) -> np.ndarray:
-    """Return the places of the calls that wait, and of those that last until their copy is done."""
-    calls = case.host_calls
-    assert calls is not None
-    waits = np.flatnonzero(calls.roles == ROLES.index("wait"))
-    copies = np.flatnonzero(calls.roles == ROLES.index("copy"))
-    launched = np.flatnonzero(case.operations & case.linked)
-    launched = launched[np.argsort(case.spans.launched[launched], kind="stable")]
-    launches, ends = case.spans.launched[launched], case.spans.ends[launched]
-    # If a call launched nothing, the operation that is found has another launch.
-    first = np.searchsorted(launches, calls.starts[copies])
-    has_launched = np.append(launches, EARLIEST)[first] == calls.starts[copies]
-    is_done_within = np.append(ends, EARLIEST)[first] <= calls.ends[copies]
-    return np.sort(np.concatenate((waits, copies[has_launched & is_done_within])))
 
 
 def host_waits(case: CaseSpans) -> HostWaits | None:
