@@ -21,7 +21,7 @@ from parallel_core.traces.case_spans import (
     groups_of,
 )
 from parallel_core.traces.evidence.communication import Communication, communication
-from parallel_core.traces.evidence.exposure import Exposure, exposure
+from parallel_core.traces.evidence.exposure import Evidence
 from parallel_core.traces.evidence.usual_steps import (
     RARE,
     Times,
@@ -42,7 +42,7 @@ class Reason(NamedTuple):
     """Why an operation was not hidden."""
 
     code: str
-    holds: Callable[[Exposure], np.ndarray]
+    holds: Callable[[Evidence], np.ndarray]
     sentence: str
     remedy: str
     """Empty if nothing follows from it."""
@@ -214,7 +214,7 @@ class Unhidden:
 class Reasoned(NamedTuple):
     """Operations that ran beside no computation, and the number of each one's reason."""
 
-    exposed: Exposure
+    exposed: Evidence
     reason_of: np.ndarray
     groups: Sequence[Communication]
     """All exchanges and copies, hidden or not."""
@@ -231,8 +231,8 @@ def reasoned(case: CaseSpans) -> Reasoned | None:
         # Nothing could have hidden them.
         return None
     groups = communication(case)
-    exposed = exposure(case, groups)
-    if exposed is None:
+    exposed = Evidence(case, groups)
+    if len(exposed.places) == 0:
         return None
     holding = np.array([reason.holds(exposed) for reason in REASONS])
     return Reasoned(exposed, np.argmax(holding, axis=0), groups)

@@ -1,34 +1,26 @@
-"""Exchanges and copies that ran beside no computation, and what the trace shows of each.
+"""What a trace shows of exchanges and copies that ran beside no computation: asked for by reasons.
 
 Of each one the longest stretch counts in which nothing was computed. What comes next is the first
 computation that began in it or behind it. If that was launched already, its queue has waited; if
 not, the host has, in a call that the trace shows, or it did something else. A trace of a CPU has no
 such calls: there the host has waited if it goes on soon after the end.
+
+Drawings below have a column for each moment: `E` an exchange, `C` computation, `^` a launch.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from backends.profiling.collectives import ON_CPU
-from parallel_core.traces.case_spans import (
-    EARLIEST,
-    LATEST,
-    NONE,
-    CaseSpans,
-    groups_of,
-)
-from parallel_core.traces.evidence.communication import (
-    Communication,
-    Stretches,
-    stretches_of,
-)
+from parallel_core.traces.case_spans import EARLIEST, LATEST, NONE, CaseSpans, groups_of
+from parallel_core.traces.evidence.communication import Communication, stretches_of
 from parallel_core.traces.evidence.passes import (
     KEEPING,
+    Passes,
     backward_passes,
     passes_of_exchanges,
 )
@@ -55,161 +47,277 @@ SOON = 1_000_000
 """Nanoseconds: a thread that has waited may have to wait for a core, too, before it goes on."""
 
 
-@dataclass(frozen=True, eq=False)
-class Exposure:
+class Computation:
+    """The computation on one device, in the order of its start."""
+
+    def __init__(self, case: CaseSpans, places: np.ndarray) -> None:
+        """`places` are those of the operations in the case's spans."""
+        self.places, self.starts = places, case.spans.starts[places]
+        by_launch = places[np.argsort(case.since[places], kind="stable")]
+        # Of the first n in the order of launches: the time that they take together, when the last
+        # of them begins, and when all have ended.
+        self.launches = case.since[by_launch]
+        self.time_of_first = np.append(0, np.cumsum(case.lengths[by_launch]))
+        self.start_of_first = _latest_so_far(case.spans.starts[by_launch])
+        self.end_of_first = _latest_so_far(case.spans.ends[by_launch])
+
+    def following(self, times: np.ndarray) -> np.ndarray:
+        """Return what was computed next from each time on, or NONE."""
+        return np.append(self.places, NONE)[np.searchsorted(self.starts, times)]
+
+    def time_between(self, after: np.ndarray, before: np.ndarray) -> np.ndarray:
+        """Return how long the computation takes that was launched between two launches each."""
+        until = np.searchsorted(self.launches, after, side="right")
+        return (
+            self.time_of_first[np.searchsorted(self.launches, before)] - self.time_of_first[until]
+        )
+
+    def ended(self, launches: np.ndarray) -> np.ndarray:
+        """Return when all had ended that was launched before each launch, or EARLIEST."""
+        return self.end_of_first[np.searchsorted(self.launches, launches)]
+
+    def last_start(self, launches: np.ndarray) -> np.ndarray:
+        """Return when the last began that was launched up to each launch, or EARLIEST."""
+        return self.start_of_first[np.searchsorted(self.launches, launches, side="right")]
+
+
+def _latest_so_far(times: np.ndarray) -> np.ndarray:
+    """Return the latest of the first n times, from n = 0 on."""
+    return np.append(EARLIEST, np.maximum.accumulate(times))
+
+
+class Evidence:
     """Operations that ran beside no computation for some time; an entry for each in all arrays."""
 
-    places: np.ndarray
-    """In the case's spans."""
-    exposed: np.ndarray
-    """How long each ran beside no computation, in nanoseconds."""
-    on_cpu: np.ndarray
-    """Whether it is an exchange of CPUs, whose threads are the devices and the host."""
-    is_copy: np.ndarray
-    is_pageable: np.ndarray
-    in_flight_with_others: np.ndarray
-    """Whether another exchange was in flight meanwhile, so that no call waited for one alone."""
-    in_buckets: np.ndarray
-    """Whether DistributedDataParallel gathers the program's gradients in buckets."""
-    on_computing_queue: np.ndarray
-    in_every_micro_batch: np.ndarray
-    """Whether it exchanges gradients, and another pass for the same update does, too."""
-    after_pass: np.ndarray
-    """Whether it exchanges gradients and was launched when their pass was over."""
-    most_after_pass: np.ndarray
-    """Whether that holds for most of what its pass exchanged, though most was ready earlier."""
-    pass_is_over: np.ndarray
-    """Whether it exchanges gradients, and nothing of their pass was left to compute."""
-    after_wait: np.ndarray
-    """Whether the host launched it behind a wait, when its device had nothing left to do."""
-    is_slowed: np.ndarray
-    """Whether it ran beside computation, and takes longer there than in steps without it."""
-    had_something: np.ndarray
-    """Whether enough was computed that was launched after it to hide some of it."""
-    waited_for: np.ndarray
-    """Whether a queue or the host waited for its end."""
-    is_last: np.ndarray
-    """Whether nothing was computed behind it."""
-    host_is_behind: np.ndarray
-    """Whether nobody waited, and what was computed next was not launched yet."""
-    waiting: tuple[str, ...]
-    """What waited for each, by name; empty where nothing is known to."""
+    def __init__(self, case: CaseSpans, groups: Sequence[Communication]) -> None:
+        """`groups` are what `communication` returns."""
+        self.case, self.groups = case, groups
+        self.all_stretches = stretches_of(case, groups)
+        self.stretches = self.all_stretches.select(self.all_stretches.exposed > 0)
+        self.places = self.stretches.places
+        """In the case's spans."""
+        self.exposed = self.stretches.exposed
+        """How long each ran beside no computation, in nanoseconds."""
+        self.alone_from = self.stretches.alone_from
+        self.launched = case.since[self.places]
+        self.ends = case.spans.ends[self.places]
+        self.lengths = case.lengths[self.places]
 
+    @cached_property
+    def on_cpu(self) -> np.ndarray:
+        """Whether it is an exchange of CPUs, whose threads are the devices and the host."""
+        queues = self.case.spans.queues
+        is_cpu = np.array([device.startswith("cpu") for device, _ in queues], bool)
+        is_exchange = self.case.of_kind("exchange")[self.places]
+        return is_exchange & is_cpu[self.case.spans.queue_of[self.places]]
 
-class _Neighbours(NamedTuple):
-    """The computation on an operation's device; an entry for each operation in all arrays."""
+    @cached_property
+    def is_copy(self) -> np.ndarray:
+        """Whether it is a copy."""
+        return self.case.of_kind("copy")[self.places]
 
-    following: np.ndarray
-    """The place of what was computed next, or NONE."""
-    given: np.ndarray
-    """How long the computation took that was launched between the operation and `following`."""
-    drained: np.ndarray
-    """When all was computed that was launched before the operation, or EARLIEST."""
-    last_of_pass: np.ndarray
-    """When the last computation began that its pass launched, or EARLIEST."""
+    @cached_property
+    def is_pageable(self) -> np.ndarray:
+        """Whether the host's memory is not page-locked."""
+        return self.case.named(PAGEABLE)[self.places]
 
+    @cached_property
+    def in_flight_with_others(self) -> np.ndarray:
+        """Whether another exchange was in flight meanwhile, so that no call waited for one alone:
+        `^E` above `^ E`, but not `^E` before `^E`.
+        """
+        exchanges = self.case.of_kind("exchange")
+        launches = np.sort(self.case.since[exchanges])
+        ends = np.sort(self.case.spans.ends[exchanges])
+        launched_until_end = np.searchsorted(launches, self.ends)
+        ended_until_launch = np.searchsorted(ends, self.launched, side="right")
+        return launched_until_end - ended_until_launch > 1
 
-class _Work(NamedTuple):
-    """Computation; an entry for each operation in all arrays."""
+    @cached_property
+    def in_buckets(self) -> np.ndarray:
+        """Whether DistributedDataParallel gathers the program's gradients in buckets."""
+        has_buckets = any(mark.name.startswith(IN_BUCKETS) for mark in self.case.annotations)
+        return np.full(len(self.places), has_buckets)
 
-    places: np.ndarray
-    launches: np.ndarray
-    """When each was launched."""
-    lengths: np.ndarray
+    @cached_property
+    def on_computing_queue(self) -> np.ndarray:
+        """Whether a large share of its device's computation runs on its queue."""
+        case, queues = self.case, self.case.spans.queues
+        computing_time = case.lengths * case.of_kind("compute")
+        time_of_queue = np.bincount(case.spans.queue_of, computing_time, len(queues))
+        time_of_device: dict[str, float] = defaultdict(float)
+        for (device, _), time in zip(queues, time_of_queue.tolist(), strict=True):
+            time_of_device[device] += time
+        least = COMPUTES * np.array([time_of_device[device] for device, _ in queues])
+        computes = (time_of_queue > 0) & (time_of_queue >= least)
+        return computes[case.spans.queue_of[self.places]]
 
-    def select(self, where: np.ndarray) -> "_Work":
-        """Return the operations at some positions."""
-        return _Work(self.places[where], self.launches[where], self.lengths[where])
+    @cached_property
+    def passes(self) -> Passes:
+        """The backward passes of the program."""
+        return backward_passes(self.case)
 
+    @cached_property
+    def pass_of(self) -> np.ndarray:
+        """The number of the pass whose gradients it exchanges, or NONE."""
+        return passes_of_exchanges(self.case, self.passes, self.places)
 
-class _Waiting(NamedTuple):
-    """What waited for an operation's end; an entry for each operation in all arrays."""
+    @cached_property
+    def in_every_micro_batch(self) -> np.ndarray:
+        """Whether it exchanges gradients, and another pass for the same update does, too:
+        `CE CE update`.
+        """
+        update = np.append(self.passes.updates, NONE)[self.pass_of]
+        updates_of_passes, _ = np.unique(np.stack((update, self.pass_of)), axis=1)
+        updates, passes = np.unique(updates_of_passes, return_counts=True)
+        return (self.pass_of != NONE) & np.isin(update, updates[passes > 1])
 
-    by_queue: np.ndarray
-    """Whether a queue waited, or on a CPU the thread that computes."""
-    call: np.ndarray
-    """The place of the host's call that waited, or NONE."""
+    @cached_property
+    def after_pass(self) -> np.ndarray:
+        """Whether it exchanges gradients and was launched when their pass was over: `CCC^E`."""
+        last_start = np.append(self.passes.last_starts, LATEST)[self.pass_of]
+        return (self.pass_of != NONE) & (self.launched > last_start)
 
+    @cached_property
+    def most_after_pass(self) -> np.ndarray:
+        """Whether that holds for most of what its pass exchanged, though most was ready earlier."""
+        is_ready_last = np.append(self.passes.are_ready_last, False)[self.pass_of]
+        _, group = np.unique(self.pass_of, return_inverse=True)
+        late = np.bincount(group, self.lengths * self.after_pass)
+        most_are_late = late >= MOSTLY * np.bincount(group, self.lengths)
+        return self.after_pass & ~is_ready_last & most_are_late[group]
 
-def exposure(case: CaseSpans, groups: Sequence[Communication]) -> Exposure | None:
-    """Return what is known of those of a case's exchanges and copies that were not hidden.
+    @cached_property
+    def pass_is_over(self) -> np.ndarray:
+        """Whether it exchanges gradients, and nothing of their pass was left to compute: `C^CEE`,
+        of whose pass both computations are.
+        """
+        pass_end = np.append(self.passes.ends, EARLIEST)[self.pass_of]
+        last_of_pass = self._beside(
+            lambda work, numbers: work.last_start(pass_end[numbers]), EARLIEST
+        )
+        return (self.pass_of != NONE) & (self.alone_from >= last_of_pass)
 
-    `groups` are what `communication` returns. None if all were hidden.
-    """
-    all_stretches = stretches_of(case, groups)
-    is_exposed = all_stretches.exposed > 0
-    if not is_exposed.any():
-        return None
-    is_slowed = slowed(case, groups, all_stretches.places, all_stretches.exposed)[is_exposed]
-    stretches = all_stretches.select(is_exposed)
-    places, alone_from = stretches.places, stretches.alone_from
-    launched, lengths = case.since[places], case.lengths[places]
+    @cached_property
+    def after_wait(self) -> np.ndarray:
+        """Whether the host launched it behind a wait, when its device had nothing left to do:
+        `CC^E` where a call waits until `C` ends.
+        """
+        drained = self._beside(lambda work, numbers: work.ended(self.launched[numbers]), EARLIEST)
+        return launched_behind_a_wait(self.waits, self.launched, drained)
 
-    passes = backward_passes(case)
-    pass_of = passes_of_exchanges(case, passes, places)
-    of_gradients = pass_of != NONE
-    # The last entry is for operations that belong to no pass.
-    pass_end = np.append(passes.ends, EARLIEST)[pass_of]
-    last_start = np.append(passes.last_starts, LATEST)[pass_of]
-    update = np.append(passes.updates, NONE)[pass_of]
-    is_ready_last = np.append(passes.are_ready_last, False)[pass_of]
-    after_pass = of_gradients & (launched > last_start)
+    @cached_property
+    def waits(self) -> HostWaits | None:
+        """The host's calls, which a trace of a CPU does not have."""
+        return host_waits(self.case)
 
-    neighbours = _neighbours(case, places, alone_from, pass_end)
-    has_next = neighbours.following != NONE
-    next_launch = np.where(has_next, case.since[neighbours.following], LATEST)
-    waits = host_waits(case)
-    waiting = _waiting(case, stretches, neighbours.following, waits)
-    waited_for = waiting.by_queue | (waiting.call != NONE)
-    computation_waiting = np.where(waiting.by_queue, neighbours.following, NONE)
-    return Exposure(
-        places=places,
-        exposed=stretches.exposed,
-        on_cpu=case.of_kind("exchange")[places] & _on_cpus(case)[places],
-        is_copy=case.of_kind("copy")[places],
-        is_pageable=_named(case, PAGEABLE)[places],
-        in_flight_with_others=_with_others(case, launched, case.spans.ends[places]),
-        in_buckets=np.full(len(places), _has_buckets(case)),
-        on_computing_queue=_computing_queues(case)[case.spans.queue_of[places]],
-        in_every_micro_batch=_have_others(pass_of, update),
-        after_pass=after_pass,
-        most_after_pass=after_pass & ~is_ready_last & _mostly(after_pass, pass_of, lengths),
-        pass_is_over=of_gradients & (alone_from >= neighbours.last_of_pass),
-        after_wait=launched_behind_a_wait(waits, launched, neighbours.drained),
-        is_slowed=is_slowed,
-        had_something=neighbours.given >= SOMETHING * lengths,
-        waited_for=waited_for,
-        is_last=~has_next,
-        host_is_behind=has_next & ~waited_for & (next_launch > alone_from),
-        waiting=names_of_waiting(case, computation_waiting, waiting.call),
-    )
+    @cached_property
+    def is_slowed(self) -> np.ndarray:
+        """Whether it ran beside computation, and takes longer there than in steps without it."""
+        stretches = self.all_stretches
+        is_slowed = slowed(self.case, self.groups, stretches.places, stretches.exposed)
+        return is_slowed[stretches.exposed > 0]
 
+    @cached_property
+    def following(self) -> np.ndarray:
+        """The place of what was computed next, or NONE: the last `C` of `C E C`."""
+        return self._beside(lambda work, numbers: work.following(self.alone_from[numbers]), NONE)
 
-def _waiting(
-    case: CaseSpans, stretches: Stretches, following: np.ndarray, waits: HostWaits | None
-) -> _Waiting:
-    """Return what waited for operations, behind which some computation follows, or NONE.
+    @cached_property
+    def next_launch(self) -> np.ndarray:
+        """When that was launched, or LATEST."""
+        return np.where(self.is_last, LATEST, self.case.since[self.following])
 
-    `waits` are the host's calls, which a trace of a CPU does not have.
-    """
-    launched, ends = case.since[stretches.places], case.spans.ends[stretches.places]
-    has_next = following != NONE
-    next_launch = np.where(has_next, case.since[following], LATEST)
-    is_after = has_next & (case.spans.starts[following] >= ends)
-    was_launched = case.linked[following] & (next_launch <= stretches.alone_from)
-    by_queue = is_after & was_launched
-    if waits is not None:
-        return _Waiting(by_queue, call_that_waited(waits, launched, ends))
-    goes_on = is_after & (next_launch >= ends)
-    longest_stretches = stretches.alone_until - stretches.alone_from
-    goes_on_at = np.minimum(next_launch, _next_marks(case, ends))[goes_on]
-    pauses = goes_on_at - _ends_of_groups(case, ends[goes_on], goes_on_at)
-    by_queue[goes_on] |= _thread_waited(
-        case.spans.name_of[stretches.places[goes_on]],
-        longest_stretches[goes_on],
-        pauses,
-    )
-    return _Waiting(by_queue, np.full(len(launched), NONE))
+    @cached_property
+    def is_last(self) -> np.ndarray:
+        """Whether nothing was computed behind it."""
+        return self.following == NONE
+
+    @cached_property
+    def had_something(self) -> np.ndarray:
+        """Whether enough was computed that was launched after it to hide some of it: `^C` after the
+        `^` of `E`, and before that of the next `C`.
+        """
+        given = self._beside(
+            lambda work, numbers: work.time_between(
+                self.launched[numbers], self.next_launch[numbers]
+            ),
+            0,
+        )
+        return given >= SOMETHING * self.lengths
+
+    @cached_property
+    def waiting_call(self) -> np.ndarray:
+        """The place of the host's call that waited for its end, or NONE."""
+        if self.waits is None:
+            return np.full(len(self.places), NONE)
+        return call_that_waited(self.waits, self.launched, self.ends)
+
+    @cached_property
+    def queue_waited(self) -> np.ndarray:
+        """Whether a queue waited for its end, or on a CPU the thread that computes: `^E` above
+        `^ C`.
+        """
+        is_after = ~self.is_last & (self.case.spans.starts[self.following] >= self.ends)
+        was_launched = self.case.linked[self.following] & (self.next_launch <= self.alone_from)
+        waited = is_after & was_launched
+        if self.waits is not None:
+            return waited
+        goes_on = is_after & (self.next_launch >= self.ends)
+        goes_on_at = np.minimum(self.next_launch, _next_marks(self.case, self.ends))[goes_on]
+        pauses = goes_on_at - _ends_of_groups(self.case, self.ends[goes_on], goes_on_at)
+        longest = (self.stretches.alone_until - self.alone_from)[goes_on]
+        names = self.case.spans.name_of[self.places[goes_on]]
+        waited[goes_on] |= _thread_waited(names, longest, pauses)
+        return waited
+
+    @cached_property
+    def waited_for(self) -> np.ndarray:
+        """Whether a queue or the host waited for its end."""
+        return self.queue_waited | (self.waiting_call != NONE)
+
+    @cached_property
+    def host_is_behind(self) -> np.ndarray:
+        """Whether nobody waited, and what was computed next was not launched yet: `EE^C`."""
+        return ~self.is_last & ~self.waited_for & (self.next_launch > self.alone_from)
+
+    @cached_property
+    def waiting(self) -> tuple[str, ...]:
+        """What waited for each, by name; empty where nothing is known to."""
+        computation = np.where(self.queue_waited, self.following, NONE)
+        return names_of_waiting(self.case, computation, self.waiting_call)
+
+    def _beside(
+        self, ask: Callable[[Computation, np.ndarray], np.ndarray], without: int
+    ) -> np.ndarray:
+        """Return what is asked of the computation on each operation's device, by the operations'
+        numbers; `without` where nothing is computed.
+        """
+        values = np.full(len(self.places), without)
+        for numbers, work in self._devices:
+            if len(work.places):
+                values[numbers] = ask(work, numbers)
+        return values
+
+    @cached_property
+    def _devices(self) -> list[tuple[np.ndarray, Computation]]:
+        """The numbers of the operations on each device, and the computation there that may hide
+        them; of a program that computes on a GPU, gloo exchanges on the CPU, beside all of it.
+        """
+        case, device_of = self.case, self.case.device_of
+        # To keep a gradient hides nothing.
+        keeps = np.array([name.startswith(KEEPING) for name in case.spans.operators], bool)
+        is_work = case.operations & ~case.of_kind("exchange", "copy") & (case.lengths > 0)
+        work = np.flatnonzero(is_work & ~keeps[case.spans.operator_of])
+        work_of_device = {
+            int(device_of[work[same_device[0]]]): work[same_device]
+            for same_device in groups_of(device_of[work])
+        }
+        devices = []
+        for numbers in groups_of(device_of[self.places]):
+            on_device = work_of_device.get(int(device_of[self.places[numbers[0]]]), work)
+            devices.append((numbers, Computation(case, on_device)))
+        return devices
 
 
 def _ends_of_groups(case: CaseSpans, ends: np.ndarray, goes_on_at: np.ndarray) -> np.ndarray:
@@ -251,140 +359,3 @@ def _thread_waited(names: np.ndarray, stretches: np.ndarray, pauses: np.ndarray)
             longest_pause = np.maximum(stretches[same_kind] * SHORTLY, SOON)
             waited[same_kind] = pauses[same_kind] <= longest_pause
     return waited
-
-
-def _neighbours(
-    case: CaseSpans, places: np.ndarray, alone_from: np.ndarray, pass_end: np.ndarray
-) -> _Neighbours:
-    """Return the computation that may hide each operation, or follows it.
-
-    `alone_from` says when each operation's longest stretch beside no computation begins, and
-    `pass_end` when its backward pass ended, or EARLIEST.
-    """
-    count, device_of = len(places), case.device_of
-    launched = case.since[places]
-    neighbours = _Neighbours(
-        following=np.full(count, NONE),
-        given=np.zeros(count, np.int64),
-        drained=np.full(count, EARLIEST),
-        last_of_pass=np.full(count, EARLIEST),
-    )
-    all_work = np.flatnonzero(_may_hide(case))
-    # Each device's work is in the order of its start.
-    all_columns = _Work(all_work, case.since[all_work], case.lengths[all_work])
-    work_of_device = {
-        int(device_of[all_work[same_device[0]]]): all_columns.select(same_device)
-        for same_device in groups_of(device_of[all_work])
-    }
-    for same_device in groups_of(device_of[places]):
-        # Of a program that computes on a GPU, gloo exchanges on the CPU.
-        device = int(device_of[places[same_device[0]]])
-        work = work_of_device.get(device, all_columns)
-        if len(work.places) == 0:
-            continue
-        on_device = _neighbours_on_device(
-            case, work, launched[same_device], alone_from[same_device], pass_end[same_device]
-        )
-        for column, values in zip(neighbours, on_device, strict=True):
-            column[same_device] = values
-    return neighbours
-
-
-def _may_hide(case: CaseSpans) -> np.ndarray:
-    """Return the mask of the computation that takes time; to keep a gradient hides nothing."""
-    keeps = np.array([name.startswith(KEEPING) for name in case.spans.operators], bool)
-    transfers = case.of_kind("exchange", "copy")
-    is_kept = keeps[case.spans.operator_of]
-    return case.operations & ~transfers & ~is_kept & (case.lengths > 0)
-
-
-def _neighbours_on_device(
-    case: CaseSpans,
-    work: _Work,
-    launched: np.ndarray,
-    alone_from: np.ndarray,
-    pass_end: np.ndarray,
-) -> _Neighbours:
-    """Return the computation around operations on one device, which were launched at some times.
-
-    `work` is the computation there, in the order of its start.
-    """
-    spans = case.spans
-    next_number = np.searchsorted(spans.starts[work.places], alone_from)
-    following = np.append(work.places, NONE)[next_number]
-    next_launch = np.append(work.launches, LATEST)[next_number]
-
-    # The first n computations in the order of launches: the time that they take together, when
-    # the last of them begins, and when all have ended.
-    by_launch = work.select(np.argsort(work.launches, kind="stable"))
-    starts, ends = spans.starts[by_launch.places], spans.ends[by_launch.places]
-    time_of_first = np.concatenate(([0], np.cumsum(by_launch.lengths)))
-    latest_start_of_first = np.concatenate(([EARLIEST], np.maximum.accumulate(starts)))
-    latest_end_of_first = np.concatenate(([EARLIEST], np.maximum.accumulate(ends)))
-
-    # How many were launched before the next computation, before the operation and with it, and
-    # until its pass ended.
-    launches = by_launch.launches
-    before_next = np.searchsorted(launches, next_launch)
-    before_operation = np.searchsorted(launches, launched)
-    until_operation = np.searchsorted(launches, launched, side="right")
-    until_pass_end = np.searchsorted(launches, pass_end, side="right")
-    return _Neighbours(
-        following,
-        given=time_of_first[before_next] - time_of_first[until_operation],
-        drained=latest_end_of_first[before_operation],
-        last_of_pass=latest_start_of_first[until_pass_end],
-    )
-
-
-def _on_cpus(case: CaseSpans) -> np.ndarray:
-    """Return which spans are on CPUs."""
-    is_cpu = [device.startswith("cpu") for device, _ in case.spans.queues]
-    return np.array(is_cpu, bool)[case.spans.queue_of]
-
-
-def _with_others(case: CaseSpans, launched: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return whether another exchange was in flight between each one's launch and its end."""
-    exchanges = case.of_kind("exchange")
-    all_launches, all_ends = np.sort(case.since[exchanges]), np.sort(case.spans.ends[exchanges])
-    launched_until_end = np.searchsorted(all_launches, ends)
-    ended_until_launch = np.searchsorted(all_ends, launched, side="right")
-    return launched_until_end - ended_until_launch > 1
-
-
-def _has_buckets(case: CaseSpans) -> bool:
-    """Return whether DistributedDataParallel runs the program's forward passes."""
-    return any(mark.name.startswith(IN_BUCKETS) for mark in case.annotations)
-
-
-def _computing_queues(case: CaseSpans) -> np.ndarray:
-    """Return for each queue whether a large share of its device's computation runs on it."""
-    queues = case.spans.queues
-    computing_time = case.lengths * case.of_kind("compute")
-    time_of_queue = np.bincount(case.spans.queue_of, computing_time, len(queues))
-    time_of_device: dict[str, float] = defaultdict(float)
-    for (device, _), time in zip(queues, time_of_queue.tolist(), strict=True):
-        time_of_device[device] += time
-    times_of_devices = np.array([time_of_device[device] for device, _ in queues])
-    return (time_of_queue > 0) & (time_of_queue >= COMPUTES * times_of_devices)
-
-
-def _have_others(pass_of: np.ndarray, update_of: np.ndarray) -> np.ndarray:
-    """Return whether several passes exchanged for the update of each operation."""
-    updates_of_passes, _ = np.unique(np.stack((update_of, pass_of)), axis=1)
-    updates, passes = np.unique(updates_of_passes, return_counts=True)
-    return (pass_of != NONE) & np.isin(update_of, updates[passes > 1])
-
-
-def _mostly(mask: np.ndarray, group_of: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return for each operation whether the mask covers most of its group's time."""
-    _, group = np.unique(group_of, return_inverse=True)
-    masked = np.bincount(group, lengths * mask)
-    return (masked >= MOSTLY * np.bincount(group, lengths))[group]
-
-
-def _named(case: CaseSpans, pattern: re.Pattern[str]) -> np.ndarray:
-    """Return the mask of the spans whose operator's name holds a pattern."""
-    names = case.spans.operators
-    is_named = np.array([pattern.search(name) is not None for name in names], bool)
-    return is_named[case.spans.operator_of]

@@ -2,9 +2,8 @@
 straggler.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from statistics import median
 from typing import Annotated
@@ -12,7 +11,7 @@ from typing import Annotated
 from backends.profiling import in_seconds
 from parallel_core.system.formatting import listed
 from parallel_core.traces.bounds import NO_EXCHANGE
-from parallel_core.traces.figures import Count, Lacking, Seconds, Share
+from parallel_core.traces.figures import Count, Lacking, Seconds, Share, figure, ratio
 from parallel_core.traces.ranks.meetings import Meetings, last_to_arrive, meetings, waits
 from parallel_core.traces.trace_files import RankTrace
 
@@ -32,35 +31,91 @@ FIGURES = (
 """Those whose spread is reported."""
 
 
+@dataclass
+class Met:
+    """The matched collectives in which a rank took part: their number, and nanoseconds."""
+
+    collectives: int = 0
+    lasted: int = 0
+    waited: int = 0
+    arrived_last: int = 0
+    clock_offset: int | None = None
+
+
 @dataclass(frozen=True)
 class RankFigures:
     """One rank's figures, over all its cases."""
 
     rank: int
-    file: str
-    seconds: Seconds
-    compute_seconds: Seconds
-    communication_seconds: Seconds
-    hidden_share: Annotated[Share | None, Lacking("no-communication")]
-    """The share of the communication that lay under computation."""
-    idle_share: Share
-    hidden_collective_share: Annotated[Share | None, Lacking("no-exchange")]
-    """The share of its devices' collectives that lay under computation, as Holistic Trace Analysis
-    counts.
-    """
-    matched_collectives: Count
-    """How many of its collectives were found on the other ranks, too; `matched_collective_seconds`
-    is their time.
-    """
-    matched_collective_seconds: Seconds
-    waited_seconds: Annotated[Seconds | None, Lacking("not-matched")]
-    """How long they lasted beyond the shortest of each; None if there are none."""
-    waited_share: Annotated[Share | None, Lacking("not-matched")]
-    """The same as a share of their time."""
-    arrived_last: Count
-    """In how many of them all other ranks had come before."""
-    clock_offset_seconds: Annotated[Seconds | None, Lacking("not-matched")]
-    """By how much they end later than on the first rank that took part, in the median."""
+    trace: RankTrace = field(repr=False)
+    met: Met = field(repr=False)
+
+    @figure
+    def file(self) -> str:
+        """The file of its trace."""
+        return str(self.trace.file)
+
+    @figure
+    def seconds(self) -> Seconds:
+        return self._sum("seconds")
+
+    @figure
+    def compute_seconds(self) -> Seconds:
+        return self._sum("compute_seconds")
+
+    @figure
+    def communication_seconds(self) -> Seconds:
+        return self._sum("communication_seconds")
+
+    @figure
+    def hidden_share(self) -> Annotated[Share | None, Lacking("no-communication")]:
+        """The share of the communication that lay under computation."""
+        return ratio(self._sum("hidden_seconds"), self.communication_seconds)
+
+    @figure
+    def idle_share(self) -> Share:
+        return 1 - self._sum("working_seconds") / self.seconds if self.seconds else 0.0
+
+    @figure
+    def hidden_collective_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
+        """The share of its devices' collectives that lay under computation, as Holistic Trace
+        Analysis counts.
+        """
+        return ratio(self._sum("hidden_collective_seconds"), self._sum("collective_seconds"))
+
+    @figure
+    def matched_collectives(self) -> Count:
+        """How many of its collectives were found on the other ranks, too."""
+        return self.met.collectives
+
+    @figure
+    def matched_collective_seconds(self) -> Seconds:
+        """The time of these."""
+        return in_seconds(self.met.lasted)
+
+    @figure
+    def waited_seconds(self) -> Annotated[Seconds | None, Lacking("not-matched")]:
+        """How long they lasted beyond the shortest of each."""
+        return in_seconds(self.met.waited) if self.met.collectives else None
+
+    @figure
+    def waited_share(self) -> Annotated[Share | None, Lacking("not-matched")]:
+        """The same as a share of their time."""
+        return ratio(self.met.waited, self.met.lasted)
+
+    @figure
+    def arrived_last(self) -> Count:
+        """In how many of them all other ranks had come before."""
+        return self.met.arrived_last
+
+    @figure
+    def clock_offset_seconds(self) -> Annotated[Seconds | None, Lacking("not-matched")]:
+        """By how much they end later than on the first rank that took part, in the median."""
+        return None if self.met.clock_offset is None else in_seconds(self.met.clock_offset)
+
+    def _sum(self, name: str) -> float:
+        """Return the sum of a figure over its cases."""
+        return sum(getattr(case, name) for case in self.trace.figures)
 
 
 @dataclass(frozen=True)
@@ -104,9 +159,10 @@ class Ranks:
 def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
     """Put the traces of several ranks side by side."""
     collectives = meetings({rank: trace.collectives for rank, trace in traces.items()})
-    ranks = _figures(traces, collectives)
+    met = _met(traces, collectives)
+    ranks = tuple(RankFigures(rank, trace, met[rank]) for rank, trace in traces.items())
     world_sizes = {trace.world_size for trace in traces.values() if trace.world_size is not None}
-    spreads = {figure: _spread(figure, ranks) for figure in FIGURES}
+    spreads = {name: _spread(name, ranks) for name in FIGURES}
     return Ranks(
         by_rank=ranks,
         world_size=max(world_sizes, default=None),
@@ -115,52 +171,23 @@ def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
         matched_collectives=len(collectives.matched),
         unmatched_collectives=collectives.unmatched,
         clocks_agree=collectives.clocks_agree,
-        spread={figure: spread for figure, spread in spreads.items() if spread is not None},
+        spread={name: spread for name, spread in spreads.items() if spread is not None},
         notes=tuple(_notes(traces, sorted(world_sizes), collectives)),
     )
 
 
-def _figures(traces: Mapping[int, RankTrace], collectives: Meetings) -> tuple[RankFigures, ...]:
-    """Compute the figures of every rank; the nanoseconds of matched collectives are counted."""
-    matched: Counter[int] = Counter()
-    lasted: Counter[int] = Counter()
-    waited: Counter[int] = Counter()
-    arrived_last: Counter[int | None] = Counter()
+def _met(ranks: Iterable[int], collectives: Meetings) -> dict[int, Met]:
+    """Add up the matched collectives of each rank."""
+    met = {rank: Met(clock_offset=collectives.clock_offsets.get(rank)) for rank in ranks}
     for meeting in collectives.matched:
-        matched.update(meeting.keys())
-        lasted.update({rank: part.end - part.start for rank, part in meeting.items()})
-        waited.update(waits(meeting))
-        arrived_last[last_to_arrive(meeting, bool(collectives.clocks_agree))] += 1
-    offsets = collectives.clock_offsets
-    rows = []
-    for rank, trace in traces.items():
-        cases = trace.figures
-        seconds = sum(case.seconds for case in cases)
-        working = sum(case.working_seconds for case in cases)
-        communicating = sum(case.communication_seconds for case in cases)
-        hidden = sum(case.hidden_seconds for case in cases)
-        devices = list(chain.from_iterable(case.devices for case in cases))
-        collective = sum(device.collective_seconds for device in devices)
-        hidden_collective = sum(device.hidden_collective_seconds for device in devices)
-        rows.append(
-            RankFigures(
-                rank=rank,
-                file=str(trace.file),
-                seconds=seconds,
-                compute_seconds=sum(case.compute_seconds for case in cases),
-                communication_seconds=communicating,
-                hidden_share=hidden / communicating if communicating else None,
-                idle_share=1 - working / seconds if seconds else 0.0,
-                hidden_collective_share=hidden_collective / collective if collective else None,
-                matched_collectives=matched[rank],
-                matched_collective_seconds=in_seconds(lasted[rank]),
-                waited_seconds=in_seconds(waited[rank]) if matched[rank] else None,
-                waited_share=waited[rank] / lasted[rank] if lasted[rank] else None,
-                arrived_last=arrived_last[rank],
-                clock_offset_seconds=in_seconds(offsets[rank]) if rank in offsets else None,
-            )
-        )
-    return tuple(rows)
+        for rank, waited in waits(meeting).items():
+            met[rank].collectives += 1
+            met[rank].lasted += meeting[rank].end - meeting[rank].start
+            met[rank].waited += waited
+        last_rank = last_to_arrive(meeting, bool(collectives.clocks_agree))
+        if last_rank is not None:
+            met[last_rank].arrived_last += 1
+    return met
 
 
 def _straggler(ranks: Sequence[RankFigures]) -> int | None:
@@ -177,9 +204,9 @@ def _straggler(ranks: Sequence[RankFigures]) -> int | None:
     return min(took_part, key=lambda figures: figures.waited_share or 0.0).rank
 
 
-def _spread(figure: str, ranks: Sequence[RankFigures]) -> Spread | None:
+def _spread(name: str, ranks: Sequence[RankFigures]) -> Spread | None:
     """Return the extremes of a figure, given by its name; None if no rank has it."""
-    values = {figures.rank: getattr(figures, figure) for figures in ranks}
+    values = {figures.rank: getattr(figures, name) for figures in ranks}
     known = {rank: value for rank, value in values.items() if value is not None}
     if not known:
         return None
