@@ -2,6 +2,7 @@
 straggler.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -112,6 +113,17 @@ class RankFigures:
     def clock_offset_seconds(self) -> Annotated[Seconds | None, Lacking("not-matched")]:
         """By how much they end later than on the first rank that took part, in the median."""
         return None if self.met.clock_offset is None else in_seconds(self.met.clock_offset)
+
+    @figure
+    def group_shares(self) -> Annotated[Mapping[str, Share] | None, Lacking("no-exchange")]:
+        """The share of the collectives' time by process group; that of an unnamed one under an
+        empty name.
+        """
+        time_of_group: Counter[str] = Counter()
+        for collective in self.trace.collectives:
+            time_of_group[collective.group] += collective.end - collective.start
+        whole = time_of_group.total()
+        return {name: time / whole for name, time in time_of_group.items()} if whole else None
 
     def _sum(self, name: str) -> float:
         """Return the sum of a figure over its cases."""
