@@ -27,7 +27,7 @@ HOMES = {
     "explain": "experiments.explanation",
     "load_fashion_mnist": "training.dataset",
     "predict": "run.prediction",
-    "profiled_step": "own_program",
+    "profiled_step": "traces.profile",
 }
 """The module of each public name.
 

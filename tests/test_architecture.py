@@ -44,7 +44,7 @@ def test_only_two_folders_ask_linux_itself() -> None:
     asking = re.compile(r"/proc/|\bsched_[gs]et|\bprctl\b|\bTCP_INFO\b")
     folders = {ROOT / "backends/host", ROOT / "parallel_core/system"}
     in_programs = {
-        ROOT / "parallel_core/own_program/recorder.py",
+        ROOT / "parallel_core/traces/profile/recorder.py",
         ROOT / "backends/mxnet/program_hooks.py",
     }
     files = {

@@ -4,10 +4,9 @@ quotes a docstring.
 
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from importlib import import_module
 from inspect import cleandoc
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -15,6 +14,8 @@ from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
+
+from parallel_core.traces.figures import figure, figures_of_level, hints_of
 
 __all__ = ["setup"]
 
@@ -69,35 +70,38 @@ def _keys(described: type, left_out: set[str], depth: int = 0) -> Iterator[str]:
     margin = "  " * depth
     comments = _comments(described)
     yield from (f"{margin}{line}" for line in (*cleandoc(described.__doc__ or "").splitlines(), ""))
-    hints = get_type_hints(described)
-    for field in fields(described):
-        # What is not shown of a value is not written either.
-        if field.name in left_out or not field.repr:
+    declared = figures_of_level(described)
+    for name, hint in hints_of(described).items():
+        if name in left_out:
             continue
-        own = comments.get(field.name, [""])
-        yield (
-            f"{margin}- `{field.name}` "
-            f"({_in_words(hints[field.name])}){': ' if own[0] else ''}{own[0]}"
-        )
-        yield from (f"{margin}  {line}" for line in own[1:])
+        own = comments.get(name, [""])
+        code = f" Null: `{declared[name].lacking}`." if declared[name].lacking else ""
+        yield f"{margin}- `{name}` ({_in_words(hint)}){': ' if own[0] or code else ''}{own[0]}"
+        yield from (f"{margin}  {line}" for line in (*own[1:], code.strip()) if line)
         yield ""
-        for one in _objects_in(hints[field.name]):
+        for one in _objects_in(hint):
             yield from _keys(one, left_out, depth + 1)
 
 
 def _comments(described: type) -> Mapping[str, Sequence[str]]:
     analyzer = ModuleAnalyzer.for_module(described.__module__)
     found = analyzer.find_attr_docs()
-    return {
+    comments: dict[str, Sequence[str]] = {
         name: lines for (owner, name), lines in found.items() if owner == described.__qualname__
     }
+    for name, method in vars(described).items():
+        if isinstance(method, figure):
+            comments[name] = cleandoc(method.func.__doc__ or "").splitlines() or [""]
+    return comments
 
 
 def _in_words(hint: Any) -> str:
     origin, of = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _in_words(of[0])
     if hint in SIMPLE:
         return SIMPLE[hint]
-    if is_dataclass(hint):
+    if isinstance(hint, type) and figures_of_level(hint):
         return "object"
     if origin is Literal:
         return " or ".join(f'`"{value}"`' for value in of)
@@ -120,6 +124,6 @@ def _plural(words: str) -> str:
 
 def _objects_in(hint: Any) -> list[type]:
     """Return the dataclasses that a field holds, however deep."""
-    if is_dataclass(hint):
-        return [hint] if isinstance(hint, type) else []
+    if isinstance(hint, type) and get_origin(hint) is None:
+        return [hint] if figures_of_level(hint) else []
     return [found for one in get_args(hint) for found in _objects_in(one)]

@@ -13,19 +13,17 @@ import click
 from rich.console import Console
 
 from parallel_core.command_line import options
-from parallel_core.own_program import running
-from parallel_core.own_program.analysis import Analysis, analyse
-from parallel_core.own_program.running import Recorded
 from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
-from parallel_core.system.formatting import figure, percent
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
-from parallel_core.terminal.console import ASIDE, DOUBTFUL, terminal_console
-from parallel_core.terminal.layout import show_sentence, show_sentences
-from parallel_core.terminal.timeline import show_prices
-from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
-from parallel_core.trace_analysis.trace_files import pack_trace
+from parallel_core.terminal.console import terminal_console
+from parallel_core.terminal.trace import show_answer
+from parallel_core.traces.figures import as_json
+from parallel_core.traces.profile import running
+from parallel_core.traces.profile.analysis import Analysis, analyse
+from parallel_core.traces.profile.running import Recorded
+from parallel_core.traces.trace_files import pack_trace
 
 PROCESS_FIELDS = (
     "pid",
@@ -99,10 +97,10 @@ def profile(
         with _in_one_line(console):
             analysis = analyse(traces, load.taken_share)
     with _in_one_line(console):
-        files.write_json(json_path, _document(command, status, processes, traces, load, analysis))
+        files.write_json(json_path, document_of(command, status, processes, traces, load, analysis))
     if analysis is not None:
         with _in_one_line(console):
-            _show(analysis, traces, load, folder / "timeline.svg", console)
+            _show(analysis, traces, folder / "timeline.svg", console)
     return running.end_as(status)
 
 
@@ -149,31 +147,17 @@ def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]
     return packed
 
 
-def _show(
-    analysis: Analysis, traces: Iterable[Path], load: MachineWatch, picture: Path, console: Console
-) -> None:
+def _show(analysis: Analysis, traces: Iterable[Path], picture: Path, console: Console) -> None:
     """Print an analysis, and the command that shows more; write the picture."""
-    if load.is_disturbed:
-        taken, cores = percent(load.taken_share), figure(load.cores)
-        sentence = (
-            f"Other processes took {taken} of the time of {cores} cores meanwhile, so that the "
-            "intervals are wider."
-        )
-        show_sentence(sentence, console, DOUBTFUL, bullet="! ")
-    show_sentences(analysis.answer.sentences, console, bullet="· ")
-    show_sentences([row.in_words for row in analysis.unhidden], console, bullet="· ")
-    if analysis.answer.slowdown <= MAX_SLOWDOWN:
-        # The prices of the first process stand for those of all.
-        first_figures = next(iter(analysis.figures.values()))
-        show_prices(first_figures.interference, console)
-    show_sentences(analysis.notes, console, ASIDE, bullet="· ")
+    doubts = [doubt for trace in analysis.traces.values() for doubt in trace.doubts]
+    show_answer(analysis.answer, analysis.unhidden, doubts, console)
     command = shlex.join(("parallel-core", "trace", *map(str, traces)))
     console.print(f"More: {command}", soft_wrap=True)
     write_picture_file(analysis.timeline, picture)
     console.print(f"Timeline: {picture}", soft_wrap=True)
 
 
-def _document(
+def document_of(
     command: Sequence[str],
     status: int,
     processes: Sequence[Recorded],
@@ -183,22 +167,23 @@ def _document(
 ) -> dict[str, object]:
     """Return the JSON of a recording, and of its analysis if there is one."""
     path_by_pid = {process.pid: path for path, process in traces.items()}
-    figures = {} if analysis is None else analysis.figures
+    read = {} if analysis is None else analysis.traces
     objects = []
     for process in processes:
         path = path_by_pid.get(process.pid)
         fields: dict[str, object] = {name: getattr(process, name) for name in PROCESS_FIELDS}
         fields["trace"] = None if path is None else str(path)
         fields["figures"] = None
-        if path is not None and path in figures:
-            fields["figures"] = asdict(figures[path])
+        if path is not None and path in read:
+            fields["figures"] = as_json(read[path].figures[0])
+            fields["interference"] = as_json(read[path].prices)
         objects.append(fields)
     return {
         "command": command,
         "status": status,
         "sentences": [] if analysis is None else analysis.answer.sentences,
-        "answer": None if analysis is None else asdict(analysis.answer),
-        "unhidden": [] if analysis is None else [asdict(row) for row in analysis.unhidden],
+        "answer": as_json(analysis and analysis.answer),
+        "unhidden": [] if analysis is None else as_json(analysis.unhidden),
         "load": asdict(load),
         "processes": objects,
     }

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,16 @@ from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.timeline import show_figures, show_prices
-from parallel_core.terminal.trace import show_details, show_ranks, show_steps
-from parallel_core.trace_analysis.devices import KERNEL_DELAY
-from parallel_core.trace_analysis.findings.jobs import of_processes
-from parallel_core.trace_analysis.findings.perfetto import write_findings
-from parallel_core.trace_analysis.ranks import Ranks, summary_of
-from parallel_core.trace_analysis.trace_files import RankTrace, files_of, read_ranks, side_by_side
+from parallel_core.terminal.trace import show_answer, show_details, show_ranks
+from parallel_core.traces.bounds import answer_of_trace
+from parallel_core.traces.devices.queues import KERNEL_DELAY
+from parallel_core.traces.figures import as_json
+from parallel_core.traces.perfetto import write_findings
+from parallel_core.traces.ranks import Ranks, summary_of
+from parallel_core.traces.ranks.jobs import of_processes
+from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks, side_by_side
 
-ALSO_BEFORE = "Below, from its launch on, with what devices were still doing of the steps before:"
+NEXT = "Details: --details    Perfetto: --perfetto x.json    One step: --step N"
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -66,6 +67,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     "Write it for ui.perfetto.dev, with steps, what was hidden and why queues were idle as tracks; "
     "FILE.gz is compressed.",
 )
+@click.option("--details", "with_details", is_flag=True, help="Print all tables, too.")
 @options.json_file
 def trace(
     paths: tuple[Path, ...],
@@ -74,6 +76,7 @@ def trace(
     step: int | None,
     kernel_delay: int,
     with_findings: Path | None,
+    with_details: bool,
     json_path: Path | None,
 ) -> None:
     """Show what overlapped in a trace, and what did not.
@@ -98,7 +101,7 @@ def trace(
     if len(ranks) == 1:
         (only_rank,) = ranks.values()
         timeline, document = only_rank.timeline, _as_json(only_rank)
-        show = partial(_show, only_rank, console, step is not None)
+        show = partial(_show, only_rank, with_details, console)
     else:
         summary = summary_of(ranks)
         timeline = side_by_side(ranks, bool(summary.clocks_agree))
@@ -106,7 +109,7 @@ def trace(
             {"rank": number, "file": str(rank.file), **_as_json(rank)}
             for number, rank in ranks.items()
         ]
-        document = {"ranks": all_ranks, "summary": asdict(summary)}
+        document = {"ranks": all_ranks, "summary": as_json(summary)}
         show = partial(_show_several, ranks, summary, console)
     # Files are written first: printing fails if the reader of a pipe leaves early.
     if picture is not None:
@@ -116,6 +119,8 @@ def trace(
         _write_findings(only_rank, with_findings, kernel_delay)
     files.write_json(json_path, document)
     show()
+    if with_findings is not None:
+        console.print(f"Wrote {with_findings}: open it in ui.perfetto.dev", soft_wrap=True)
     if picture is not None:
         console.print(f"Timeline: {picture}", soft_wrap=True)
 
@@ -132,22 +137,22 @@ def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:
         raise RequestError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _show(rank: RankTrace, console: Console, only_step: bool = False) -> None:
-    """Print the figures and notes of a single trace; those of a step that was asked for come
-    first.
-    """
-    show_sentence(f"{rank.timeline.source}: {rank.spans:,} spans", console, "bold")
-    if only_step:
-        for case in rank.figures:
-            show_steps(case, console)
-        show_sentence(ALSO_BEFORE, console, ASIDE)
-    show_figures(rank.figures, console)
-    show_prices(rank.prices, console)
-    if len(rank.figures) == 1:
-        show_details(rank.figures[0], console)
-        if not only_step:
-            show_steps(rank.figures[0], console)
-    show_sentences(rank.timeline.notes, console, ASIDE, bullet="· ")
+def _show(rank: RankTrace, with_details: bool, console: Console) -> None:
+    """Print the answer of a program's trace, or the figures of an experiment's cases."""
+    notes = rank.timeline.notes
+    answer = answer_of_trace(rank.figures)
+    if answer is None:
+        show_figures(rank.figures, console)
+        show_prices(rank.prices, console)
+    else:
+        show_answer(answer, rank.figures[0].unhidden, rank.doubts, console)
+    if answer is None or with_details:
+        show_sentence(f"{rank.timeline.source}: {rank.spans:,} spans", console, "bold")
+        if answer is not None:
+            show_details(rank.figures[0], rank.prices, console)
+        show_sentences(notes, console, ASIDE, bullet="· ")
+    else:
+        show_sentence(NEXT, console, ASIDE)
 
 
 def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Console) -> None:
@@ -175,7 +180,9 @@ def _as_json(rank: RankTrace) -> dict[str, Any]:
     return {
         "source": rank.timeline.source,
         "notes": rank.timeline.notes,
+        "doubts": [doubt._asdict() for doubt in rank.doubts],
         "unlinked_operations": rank.timeline.unlinked,
-        "cases": [asdict(case) for case in rank.figures],
-        "interference": [asdict(price) for price in rank.prices],
+        "answer": as_json(answer_of_trace(rank.figures)),
+        "cases": as_json(rank.figures),
+        "interference": as_json(rank.prices),
     }

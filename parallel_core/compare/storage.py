@@ -17,7 +17,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.run.recording import reason_path
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.trace_files import read_timeline
+from parallel_core.traces.trace_files import read_timeline
 
 RESULT, REPORT, SUITES, TRACES = "comparison.json", "report.html", "pyperf", "traces"
 

@@ -21,9 +21,9 @@ from parallel_core.report.plots.timeline import Panel, TimelinesChart
 from parallel_core.report.tables import Table, curves_table
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import percent, seconds
-from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.figures import figures_of
-from parallel_core.trace_analysis.lanes import few_lanes, overlap_phrases
+from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.lanes import few_lanes, overlap_phrases
 
 MAX_BLOCKS = 1200
 """The most blocks in all timelines of an experiment: each takes about 200 bytes of the page."""
@@ -144,6 +144,6 @@ def timelines_chart(
         timed = [same_case.again_seconds for same_case in analysed.results.cases(case.name)]
         if timed:
             duration += f" (timed: {seconds(median(timed))})"
-        remarks = ", ".join((duration, *overlap_phrases(figures_of(case))))
+        remarks = ", ".join((duration, *overlap_phrases(CaseFigures(case))))
         panels.append(Panel(analysed.results.title, remarks, lanes))
     return TimelinesChart(panels) if panels else None, reasons

@@ -28,7 +28,7 @@ def register_in_notebooks(shell: "InteractiveShell") -> None:
         "parallel_core.run.prediction", "Prediction", show_prediction
     )
     formatter.formatters["image/svg+xml"].for_type_by_name(
-        "parallel_core.trace_analysis.profiling_run",
+        "parallel_core.run.recording",
         "Profile",
         lambda profile: as_svg(profile.timeline).decode(),
     )

@@ -1,6 +1,8 @@
-"""Print a timeline: its figures in tables and lines."""
+"""Print figures of a timeline as their declarations say: tables of rows, and lines."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -16,9 +18,10 @@ from parallel_core.terminal.layout import (
     show_table,
     table_of,
 )
-from parallel_core.trace_analysis.figures import CaseFigures
-from parallel_core.trace_analysis.interference import Beside, Price
-from parallel_core.trace_analysis.parts import bounds_in_words
+from parallel_core.traces.account import bounds_in_words
+from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.evidence.interference import Beside, Price
+from parallel_core.traces.figures import COUNT, RATIO, SECONDS, SHARE, figures_of_level
 
 BESIDE: Mapping[Beside, str] = {
     "anything": "beside other operations",
@@ -27,9 +30,77 @@ BESIDE: Mapping[Beside, str] = {
     "exchange": "beside an exchange",
 }
 NOTHING = "–"
-"""The text of a cell without a figure."""
+"""The text of a cell whose figure is unknown."""
 MAX_FULL_CASES = 3
 """The most cases that are all printed in full, if none of them is the main one."""
+WRITE: Mapping[object, Callable[[Any], str]] = {
+    SECONDS: seconds,
+    SHARE: percent,
+    RATIO: lambda value: figure(round(value, 2)),
+    COUNT: lambda value: f"{value:,}",
+    None: str,
+}
+"""How figures are written, by unit."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A table of rows: its title, its first heading, the names that tell rows apart, and the
+    headings of figures.
+    """
+
+    title: str
+    first: str
+    names: Sequence[str]
+    headings: Mapping[str, str]
+    most: str = ""
+    """The figure by which the busiest rows are chosen if they are many; empty: the first ones."""
+
+
+CASES = Columns(
+    "by the trace",
+    "case",
+    ("case",),
+    {
+        "seconds": "done after",
+        "dispatch_fraction": "control returned",
+        "queues_at_once": "queues at once",
+        "hidden_share": "hidden",
+        "idle_share": "idle",
+    },
+)
+QUEUES = Columns(
+    "queues",
+    "queue",
+    ("device", "queue"),
+    {
+        "spans": "spans",
+        "busy_share": "busy",
+        "waiting_seconds": "waits",
+        "gaps": "gaps",
+        "gap_seconds": "idle in gaps",
+        "longest_gap_seconds": "longest gap",
+    },
+    most="busy_seconds",
+)
+
+
+def show_rows(rows: Sequence[object], columns: Columns, console: Console) -> None:
+    """Print a table of rows, the busiest if they are many; nothing without rows."""
+    if not rows:
+        return
+    table: Table = table_of(columns.title, columns.first, *columns.headings.values())
+    for row in busiest(rows, lambda row: getattr(row, columns.most or columns.names[0], 0)):
+        name = " ".join(str(getattr(row, name)) for name in columns.names)
+        table.add_row(name, *(written(row, figure_name) for figure_name in columns.headings))
+    count_rest(table, len(rows))
+    show_table(table, console)
+
+
+def written(row: Any, name: str) -> str:
+    """Write a figure of a row in its unit; a dash if it is not known."""
+    value = getattr(row, name)
+    return NOTHING if value is None else WRITE[figures_of_level(type(row))[name].unit](value)
 
 
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:
@@ -38,7 +109,7 @@ def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | N
     Without a main case all are printed in full, if they are few.
     """
     if len(figures) > 1:
-        show_table(_cases_table(figures), console)
+        show_rows(figures, CASES, console)
     shows_all = main is None and len(figures) <= MAX_FULL_CASES
     for case in figures:
         if shows_all or case.case == main:
@@ -50,67 +121,15 @@ def _show_case(case: CaseFigures, console: Console) -> None:
     if not case.queues:
         show_sentence(f"“{case.case}”: the profiler recorded nothing in it", console)
         return
-    show_table(_queues_table(case), console)
-    show_sentences(_case_lines(case), console, bullet="· ")
-
-
-def _cases_table(figures: Sequence[CaseFigures]) -> Table:
-    """Return the table of several cases."""
-    headings = ("done after", "control returned", "queues at once", "hidden", "idle")
-    table = table_of("by the trace", "case", *headings)
-    for case in figures:
-        queues_at_once = NOTHING
-        if case.queues_at_once is not None:
-            queues_at_once = figure(case.queues_at_once)
-        table.add_row(
-            case.case,
-            seconds(case.seconds),
-            _percent_or_dash(case.dispatch_fraction),
-            queues_at_once,
-            _percent_or_dash(case.hidden_share),
-            percent(case.idle_share),
-        )
-    return table
-
-
-def _queues_table(case: CaseFigures) -> Table:
-    """Return the table of a case's queues."""
     title = f"“{case.case}”, {seconds(case.seconds)} by the trace"
     if case.slowed_in_words:
         title += f", {case.slowed_in_words}"
-    table = table_of(
-        title, "queue", "spans", "busy", "gaps", "idle in gaps", "longest gap", style="bold"
-    )
-    for queue in busiest(case.queues, lambda queue: queue.busy_seconds):
-        busy = percent(queue.busy_share)
-        if queue.waiting_seconds:
-            waiting_share = queue.waiting_seconds / case.seconds
-            busy += f", waits {percent(waiting_share)}"
-        idle_in_gaps = longest_gap = NOTHING
-        if queue.gaps:
-            idle_in_gaps = seconds(queue.gap_seconds)
-            longest_gap = seconds(queue.longest_gap_seconds)
-        table.add_row(
-            f"{queue.device} {queue.queue}",
-            f"{queue.spans:,}",
-            busy,
-            f"{queue.gaps:,}",
-            idle_in_gaps,
-            longest_gap,
-        )
-    count_rest(table, len(case.queues))
-    return table
+    show_sentence(title, console, "bold")
+    show_rows(case.queues, QUEUES, console)
+    show_sentences(case_lines(case), console, bullet="· ")
 
 
-def _overlap_line(what: str, whole: float, hidden: float, under: str) -> str:
-    """Say which share of the seconds of a kind of work lay under other work."""
-    share = percent(hidden / whole)
-    return (
-        f"overlap: {share} of the {what} ({seconds(hidden)} of {seconds(whole)}) lay under {under}"
-    )
-
-
-def _case_lines(case: CaseFigures) -> Iterator[str]:
+def case_lines(case: CaseFigures) -> Iterator[str]:
     """Yield sentences on the overlap, what bounds a case, and its waits.
 
     There are none if the profiler slowed the case down: they would be about the profiler.
@@ -118,26 +137,24 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
     if case.slowed_in_words:
         return
     parts = case.parts
-    if parts.exchange_seconds:
-        exchanging = [device for device in case.devices if device.collective_seconds]
-        under = "the same device's computation" if len(exchanging) > 1 else "computation"
-        hidden = parts.hidden_exchange_seconds
-        yield _overlap_line("exchange", parts.exchange_seconds, hidden, under)
-    if parts.copy_seconds:
-        hidden = parts.hidden_copy_seconds
-        yield _overlap_line("copying", parts.copy_seconds, hidden, "computation")
+    for what, whole, hidden in (
+        ("exchange", parts.exchange_seconds, parts.hidden_exchange_seconds),
+        ("copying", parts.copy_seconds, parts.hidden_copy_seconds),
+    ):
+        if whole:
+            share = percent(hidden / whole)
+            times = f"{seconds(hidden)} of {seconds(whole)}"
+            yield f"overlap: {share} of the {what} ({times}) lay under computation"
     for unhidden in case.unhidden:
         yield unhidden.in_words
     if parts.seconds:
         has_host = any(queue.device == HOST_DEVICE for queue in case.queues)
         yield f"what bounds it: {bounds_in_words(parts, has_host)}"
     if waits := case.waits:
-        median = seconds(waits.median_seconds)
-        percentile_90 = seconds(waits.percentile_90_seconds)
-        longest = seconds(waits.longest_seconds)
         yield (
-            f"from launch to start: {median} in the median of {waits.operations:,} operations, "
-            f"{percentile_90} at the 90th percentile, {longest} at most"
+            f"from launch to start: {seconds(waits.median_seconds)} in the median of "
+            f"{waits.operations:,} operations, {seconds(waits.percentile_90_seconds)} at the 90th "
+            f"percentile, {seconds(waits.longest_seconds)} at most"
         )
     if case.control_returned_seconds is not None and case.dispatch_fraction is not None:
         yield (
@@ -154,17 +171,12 @@ def show_prices(prices: Sequence[Price], console: Console) -> None:
     shown = [price for price in prices if price.beside != "anything"] or prices
     if not shown:
         return
-    written = []
+    in_words = []
     for price in shown:
         ratio = with_bounds(Interval(price.ratio, price.low, price.high))
-        written.append(f"{ratio} × {BESIDE[price.beside]}")
+        in_words.append(f"{ratio} × {BESIDE[price.beside]}")
     show_sentence(
-        f"the price of overlap: a computation takes {listed(written)}, over its isolated time",
+        f"the price of overlap: a computation takes {listed(in_words)}, over its isolated time",
         console,
         bullet="· ",
     )
-
-
-def _percent_or_dash(share: float | None) -> str:
-    """Write a share in percent; a dash if it is not known."""
-    return NOTHING if share is None else percent(share)

@@ -1,190 +1,163 @@
-"""Tables that only the command `trace` prints: a case's devices, queues, longest operations and
-steps, and several ranks side by side.
+"""Print a trace or a program's recording: the answer first, on one screen; tables of all levels
+with details; several ranks side by side.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from statistics import fmean
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from parallel_core.system.formatting import figure, listed, percent, seconds
-from parallel_core.terminal.console import ASIDE
-from parallel_core.terminal.layout import (
-    busiest,
-    count_rest,
-    show_sentence,
-    show_sentences,
-    show_table,
-    table_of,
+from parallel_core.terminal.layout import show_sentence, show_sentences, show_table, table_of
+from parallel_core.terminal.timeline import (
+    NOTHING,
+    QUEUES,
+    WRITE,
+    Columns,
+    case_lines,
+    show_prices,
+    show_rows,
+    written,
 )
-from parallel_core.trace_analysis.figures import CaseFigures
-from parallel_core.trace_analysis.ranks import Ranks
-from parallel_core.trace_analysis.steps.figures import StepsFigures
+from parallel_core.traces.bounds import Answer
+from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.evidence.interference import Price
+from parallel_core.traces.figures import figures_of_level
+from parallel_core.traces.ranks import RankFigures, Ranks
+from parallel_core.traces.reasons import Unhidden
+from parallel_core.traces.steps.figures import StepsFigures
+from parallel_core.traces.trust import Doubt, in_one_line
 
-NOTHING = "–"
-"""The text of a cell without a figure."""
 MAX_ROWS = 6
 """The most operations or steps that are listed; the JSON has all of them."""
-FEW = 0.5
-"""What happens in a smaller share of the steps is not seen in the median step."""
-WAITS = (
-    "waiting for the host to launch, from kernel to kernel, for other queues; operations "
-    "launched and not begun"
+MAX_REASONS = 3
+"""The most kinds of exchange and copy on the first screen."""
+DEVICES = Columns(
+    "from a device's first operation to its last",
+    "device",
+    ("device",),
+    {
+        "seconds": "time",
+        "idle_seconds": "idle",
+        "compute_seconds": "computes",
+        "non_compute_seconds": "only other work",
+        "collective_seconds": "collectives",
+        "hidden_collective_share": "hidden",
+    },
+    most="seconds",
 )
-"""The sentence that explains the columns of the table of waits."""
+IDLENESS = Columns(
+    "idle between operations: waiting for the host to launch, from kernel to kernel, for other "
+    "queues",
+    "queue",
+    ("device", "queue"),
+    {
+        "idle_seconds": "idle",
+        "host_wait_seconds": "host",
+        "kernel_wait_seconds": "kernel",
+        "other_wait_seconds": "other queues",
+    },
+    most="idle_seconds",
+)
+LENGTHS = Columns(
+    "operations launched and not begun",
+    "queue",
+    ("device", "queue"),
+    {"operations": "operations", "mean_length": "mean", "longest": "most"},
+    most="operations",
+)
+OPERATIONS = Columns(
+    "operations that take the most time",
+    "operation",
+    ("name",),
+    {"operations": "number", "seconds": "in all", "mean_seconds": "mean", "share": "share"},
+)
+STEPS = Columns(
+    "steps",
+    "step",
+    ("name",),
+    {
+        "seconds": "time",
+        "host_seconds": "on the host",
+        "operations": "operations",
+        "busy_seconds": "at work",
+        "collective_seconds": "collectives",
+    },
+)
 IN_WORDS = {
     "seconds": "in all",
-    "device_seconds": "on the devices",
+    "device_seconds": "from its first operation to its last",
     "busy_seconds": "at work",
     "collective_seconds": "in collectives",
 }
+RANKS = {
+    "seconds": "time",
+    "compute_seconds": "computing",
+    "communication_seconds": "communication",
+    "hidden_share": "hidden",
+    "idle_share": "idle",
+    "waited_seconds": "waited",
+}
+"""The headings of ranks' figures."""
+MAX_RANKS = 8
+"""The most ranks that are listed one by one."""
 
 
-def show_details(case: CaseFigures, console: Console) -> None:
-    """Print tables of a case's devices, queues and longest operations."""
-    if case.devices:
-        show_table(_devices_table(case), console)
-    if case.queue_lengths:
-        show_table(_waits_table(case), console)
-        show_sentence(WAITS, console, ASIDE)
-    if case.operations:
-        show_table(_operations_table(case), console)
+def show_answer(
+    answer: Answer, unhidden: Sequence[Unhidden], doubts: Sequence[Doubt], console: Console
+) -> None:
+    """Print the answer, why something was not hidden, what is unusual, and how far to trust it."""
+    *sentences, first = (*answer.sentences, "")[:4]
+    show_sentences(sentences, console)
+    if unhidden:
+        _show_reasons(unhidden, console)
+    show_sentences(filter(None, (first,)), console)
+    for steps in (process.steps for process in answer.recording.processes[:1]):
+        if steps is not None:
+            show_sentences(list(_steps_lines(steps))[:2], console, bullet="· ")
+    show_sentence(in_one_line(doubts, answer.recording.processes[0].waits is not None), console)
 
 
-def show_steps(case: CaseFigures, console: Console) -> None:
-    """Print a table of a case's steps if they are few, and sentences on them."""
+def _show_reasons(unhidden: Sequence[Unhidden], console: Console) -> None:
+    """Print a table of the kinds that took the most time, why, and what helps."""
+    table = Table(Column("not hidden"), Column("why"), Column("what helps"))
+    for row in unhidden[:MAX_REASONS]:
+        time = row.unhidden_seconds / (row.steps or 1)
+        table.add_row(f"{seconds(time)} {row.name}", row.sentence, row.remedy or NOTHING)
+    if len(unhidden) > MAX_REASONS:
+        table.add_row(f"(+{len(unhidden) - MAX_REASONS})")
+    show_table(table, console)
+
+
+def show_details(case: CaseFigures, prices: Sequence[Price], console: Console) -> None:
+    """Print tables of a case's queues, devices, longest operations and steps, and all sentences."""
+    show_rows(case.queues, QUEUES, console)
+    show_sentences(case_lines(case), console, bullet="· ")
+    show_prices(prices, console)
+    show_rows(case.devices, DEVICES, console)
+    show_rows(case.idleness, IDLENESS, console)
+    show_rows(case.queue_lengths, LENGTHS, console)
+    show_rows(case.operations[:MAX_ROWS], OPERATIONS, console)
     if case.steps is not None:
         if len(case.steps.steps) <= MAX_ROWS:
-            show_table(_steps_table(case.steps), console)
+            show_rows(case.steps.steps, STEPS, console)
         show_sentences(_steps_lines(case.steps), console, bullet="· ")
 
 
-def _devices_table(case: CaseFigures) -> Table:
-    """Return the table of a case's devices."""
-    headings = ("idle", "computes", "only other devices", "collectives", "hidden")
-    table = table_of("from a device's first operation to its last", "device", *headings)
-    for device in busiest(case.devices, lambda device: device.seconds - device.idle_seconds):
-        shares = [NOTHING, NOTHING, NOTHING]
-        if device.seconds:
-            parts = (device.idle_seconds, device.compute_seconds, device.non_compute_seconds)
-            shares = [percent(part / device.seconds) for part in parts]
-        table.add_row(
-            device.device,
-            *shares,
-            _time(device.collective_seconds),
-            _share(device.hidden_collective_share),
-        )
-    count_rest(table, len(case.devices))
-    return table
-
-
-def _waits_table(case: CaseFigures) -> Table:
-    """Return the table of a case's queues, with their idle time by what they waited for."""
-    lengths = {(length.device, length.queue): length for length in case.queue_lengths}
-    busy = {(queue.device, queue.queue): queue.busy_seconds for queue in case.queues}
-    table = table_of(
-        "idle between operations", "queue", "host", "kernel", "other queues", "length", "longest"
-    )
-    for idle in busiest(case.idleness, lambda queue: busy[queue.device, queue.queue]):
-        mean_length = longest = NOTHING
-        length = lengths.get((idle.device, idle.queue))
-        if length is not None:
-            mean_length = figure(round(length.mean_length, 2))
-            longest = f"{length.longest:,}"
-        table.add_row(
-            f"{idle.device} {idle.queue}",
-            _time(idle.host_wait_seconds),
-            _time(idle.kernel_wait_seconds),
-            _time(idle.other_wait_seconds),
-            mean_length,
-            longest,
-        )
-    count_rest(table, len(case.idleness))
-    return table
-
-
-def _operations_table(case: CaseFigures) -> Table:
-    """Return the table of a case's longest operations."""
-    table = table_of(
-        "operations that take the most time", "operation", "number", "in all", "mean", "share"
-    )
-    for operation in case.operations[:MAX_ROWS]:
-        table.add_row(
-            operation.name,
-            f"{operation.operations:,}",
-            seconds(operation.seconds),
-            seconds(operation.mean_seconds),
-            percent(operation.share),
-        )
-    return table
-
-
-def _steps_table(steps: StepsFigures) -> Table:
-    """Return the table of a training's steps."""
-    table = table_of("steps", "step", "in all", "operations", "at work", "collectives", "hidden")
-    for step in steps.steps:
-        hidden_share = None
-        if step.collective_seconds:
-            hidden_share = step.hidden_collective_seconds / step.collective_seconds
-        table.add_row(
-            step.name,
-            seconds(step.seconds),
-            f"{step.operations:,}",
-            seconds(step.busy_seconds),
-            _time(step.collective_seconds),
-            _share(hidden_share),
-        )
-    return table
-
-
 def _steps_lines(steps: StepsFigures) -> Iterator[str]:
-    """Yield sentences on the time of a step, on pauses, and on steps that are unlike the others."""
-    account = steps.account
-    if account is not None:
-        time = f"{account.seconds_in_words} in the median of {account.steps}"
-        yield f"a step takes {time}: {account.shares_in_words}"
-        exchanging = [step for step in steps.steps if step.parts.exchange_seconds]
-        if 0 < len(exchanging) < FEW * len(steps.steps):
-            time = seconds(fmean(step.parts.exchange_seconds for step in exchanging))
-            yield f"{len(exchanging)} of {len(steps.steps)} steps exchange, for {time} each"
+    """Yield sentences on pauses, and on steps that are unlike the others."""
     if steps.pause is not None:
         yield steps.pause.in_words
-    quantities_by_step: dict[str, list[str]] = defaultdict(list)
-    for outlier in steps.outliers:
-        quantity = f"{seconds(outlier.seconds)} {IN_WORDS[outlier.quantity]}"
-        if outlier.ratio is not None:
-            quantity += f" ({figure(round(outlier.ratio, 2))} × the median)"
-        quantities_by_step[outlier.step].append(quantity)
-    for step in list(quantities_by_step)[:MAX_ROWS]:
-        yield f"{step} is unlike the other steps: {listed(quantities_by_step[step])}"
-    more = len(quantities_by_step) - MAX_ROWS
-    if more > 0:
-        yield f"so are {more:,} more"
-
-
-def _time(value: float) -> str:
-    """Write a time; a dash for a time of 0."""
-    return seconds(value) if value else NOTHING
-
-
-def _share(value: float | None) -> str:
-    """Write a share in percent; a dash if it is not known."""
-    return NOTHING if value is None else percent(value)
-
-
-MAX_RANKS = 8
-"""The most ranks that are listed one by one."""
-COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
-    "seconds": ("time", seconds),
-    "compute_seconds": ("computing", seconds),
-    "communication_seconds": ("communication", seconds),
-    "hidden_share": ("hidden", percent),
-    "idle_share": ("idle", percent),
-    "waited_seconds": ("waited", seconds),
-}
-"""The heading of each figure, and the function that writes it."""
+    unlike = list(dict.fromkeys(outlier.step for outlier in steps.outliers))
+    for step in unlike[:MAX_ROWS]:
+        quantities = []
+        for outlier in steps.outliers:
+            if outlier.step == step:
+                times = "" if outlier.ratio is None else f" ({figure(round(outlier.ratio, 2))} ×)"
+                quantities.append(f"{seconds(outlier.seconds)}{times} {IN_WORDS[outlier.quantity]}")
+        yield f"{step} differs from the median: {listed(quantities)}"
+    if len(unlike) > MAX_ROWS:
+        yield f"so do {len(unlike) - MAX_ROWS:,} more"
 
 
 def show_ranks(ranks: Ranks, console: Console) -> None:
@@ -205,19 +178,14 @@ def _title(ranks: Ranks) -> str:
 
 def _rows_of_ranks(ranks: Ranks) -> Table:
     """Return the table with a row for each rank, and rows for the median and the spread."""
-    headings = [heading for heading, _ in COLUMNS.values()]
-    table = table_of(_title(ranks), "rank", *headings, "last", style="bold")
+    table = table_of(_title(ranks), "rank", *RANKS.values(), "last", style="bold")
     for rank in ranks.by_rank:
-        cells = [_cell(getattr(rank, name), name) for name in COLUMNS]
         last = f"{rank.arrived_last:,}" if rank.matched_collectives else NOTHING
-        table.add_row(str(rank.rank), *cells, last)
+        table.add_row(str(rank.rank), *(written(rank, name) for name in RANKS), last)
     table.add_section()
     for kind in ("median", "spread"):
-        cells = []
-        for name in COLUMNS:
-            spread = ranks.spread.get(name)
-            cells.append(_cell(getattr(spread, kind, None), name))
-        table.add_row(kind, *cells, "")
+        spreads = [(name, getattr(ranks.spread.get(name), kind, None)) for name in RANKS]
+        table.add_row(kind, *(_cell(name, value) for name, value in spreads), "")
     return table
 
 
@@ -225,25 +193,21 @@ def _rows_of_figures(ranks: Ranks) -> Table:
     """Return the table with a row for each figure, over all ranks."""
     headings = ("least", "rank", "median", "most", "rank", "spread")
     table = table_of(_title(ranks), "", *headings, style="bold")
-    for name, (heading, write) in COLUMNS.items():
+    for name, heading in RANKS.items():
         spread = ranks.spread.get(name)
         if spread is not None:
-            table.add_row(
-                heading,
-                write(spread.least),
-                str(spread.least_rank),
-                write(spread.median),
-                write(spread.most),
-                str(spread.most_rank),
-                write(spread.spread),
+            least, middle, most, apart = (
+                _cell(name, value)
+                for value in (spread.least, spread.median, spread.most, spread.spread)
             )
+            ends = (str(spread.least_rank), str(spread.most_rank))
+            table.add_row(heading, least, ends[0], middle, most, ends[1], apart)
     return table
 
 
-def _cell(value: float | None, name: str) -> str:
-    """Write a figure of a rank; a dash if it is not known."""
-    _, write = COLUMNS[name]
-    return NOTHING if value is None else write(value)
+def _cell(name: str, value: float | None) -> str:
+    """Write a value of a rank's figure; a dash if it is not known."""
+    return NOTHING if value is None else WRITE[figures_of_level(RankFigures)[name].unit](value)
 
 
 def _straggler(ranks: Ranks) -> str:

@@ -28,7 +28,7 @@ from tests.tree import ROOT
 
 EXPECTED = Path(__file__).parent / "expected"
 COMPARISON = ROOT / "benchmarks/results/epyc-2-cores"
-TRACES = ROOT / "tests/parallel_core/trace_analysis/traces"
+TRACES = ROOT / "tests/parallel_core/traces/stored"
 DIGITS = 5
 """Significant digits of a number: the last ones differ between versions of NumPy."""
 LAB_LIMITS = {"PROGRAMS": 20, "BUDGET": 0.2}

@@ -21,15 +21,14 @@ from parallel_core.measurement.result import Result
 from parallel_core.report.plots import write_picture_file
 from parallel_core.run.measure import load, measure
 from parallel_core.run.options import command_again
-from parallel_core.run.recording import Recorded, record
+from parallel_core.run.recording import Recorded, overhead, record, seconds_unprofiled
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.progress import measurement_progress
 from parallel_core.terminal.result import show
 from parallel_core.terminal.timeline import show_figures, show_prices
-from parallel_core.trace_analysis import profiling_run
-from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.interference import interference
+from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.evidence.interference import interference
 
 
 def run_alone(request: Request) -> None:
@@ -75,9 +74,7 @@ def _progress_of(request: Request) -> AbstractContextManager[None]:
 
 def record_and_draw(backend: Backend, result: Result, wanted: Files, console: Console) -> Recorded:
     """Repeat a result's cases under the profiler, and write the trace and a picture if wanted."""
-    duration = precisedelta(
-        profiling_run.seconds_unprofiled(result), minimum_unit="seconds", format="%.2g"
-    )
+    duration = precisedelta(seconds_unprofiled(result), minimum_unit="seconds", format="%.2g")
     show_sentence(
         f"Recording it once more: {duration} without the profiler, several times that if "
         "operations are tiny",
@@ -101,5 +98,5 @@ def _show_recorded(result: Result, recorded: Recorded, console: Console) -> None
     )
     show_figures(recorded.figures, console, recorded.main)
     show_prices(interference(cases_of(timeline)), console)
-    show_sentence(profiling_run.overhead(result, recorded.profile.seconds), console, ASIDE)
+    show_sentence(overhead(result, recorded.profile.seconds), console, ASIDE)
     show_sentences(timeline.notes, console, bullet="· ")

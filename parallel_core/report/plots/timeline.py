@@ -21,10 +21,10 @@ from parallel_core.report.plots.svg import (
 )
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import percent, seconds
-from parallel_core.trace_analysis import lanes
-from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.figures import CaseFigures, figures_of
-from parallel_core.trace_analysis.lanes import Block, CaseLanes, Lane, Look
+from parallel_core.traces import lanes
+from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.lanes import Block, CaseLanes, Lane, Look
 
 LOOKS: Mapping[Look, str] = {
     "compute": "computation",
@@ -212,7 +212,7 @@ def timeline_picture(timeline: Timeline) -> bytes:
     if not cases:
         raise RequestError(f"the timeline of {timeline.source} has no spans to draw")
     shown = cases[:MAX_PANELS]
-    figures = [figures_of(case) for case in shown]
+    figures = [CaseFigures(case) for case in shown]
     panels = []
     for case, case_figures in zip(shown, figures, strict=True):
         remarks = ", ".join((seconds(case.seconds), *lanes.overlap_phrases(case_figures)))

@@ -16,8 +16,8 @@ from backends import Array, BackendError, Device
 from backends.mxnet import profiler
 from backends.profiling import Timeline, check_profiler
 from backends.profiling.slices import Slice, Trace
-from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.figures import figures_of
+from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.cases import CaseFigures
 from tests.backends.profiling.work import see
 from tests.conftest import THREADS
 
@@ -76,7 +76,7 @@ def test_what_is_pushed_to_servers_is_an_exchange_that_any_device_hides(name: st
     timeline = timeline_of(*pushes, operator("dot", 76, duration=50), labels="cpu/0, cpu/1, cpu/2")
     (case,) = cases_of(timeline)
     assert case.of_kind("exchange").sum() == 2
-    parts = figures_of(case).parts
+    parts = CaseFigures(case).parts
     assert parts.exchange_seconds == pytest.approx(100e-9)
     assert parts.hidden_exchange_share == pytest.approx(0.24)
 

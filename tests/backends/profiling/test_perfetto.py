@@ -17,7 +17,7 @@ from backends.profiling.chrome_trace import read_trace
 from backends.profiling.perfetto import OWN_KEY, parse_timeline, write_timeline
 from backends.profiling.threads_of_trace import count_unlinked
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.trace_files import read_timeline, write_trace_file
+from parallel_core.traces.trace_files import read_timeline, write_trace_file
 from tests.backends.profiling.events import ns
 
 CALL = Span("launch matmul", "host", HOST_DEVICE, "Python", ns(1), ns(1.1))

@@ -12,7 +12,7 @@ from rich.console import Console
 from parallel_core.doctor.examination import Examination
 from parallel_core.labs.grading import FOLDER
 from parallel_core.system.files import write_json
-from parallel_core.trace_analysis.trace_files import write_trace_file
+from parallel_core.traces.trace_files import write_trace_file
 from tests.conftest import RunProgram
 from tests.parallel_core.command_line.test_trace import OURS
 from tests.parallel_core.compare.made_up import comparison, measured, parallel

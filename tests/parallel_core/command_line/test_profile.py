@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from backends.process_groups.addresses import free_port
-from parallel_core.trace_analysis.trace_files import read_timeline
+from parallel_core.traces.trace_files import read_timeline
 from tests.conftest import RunProgram
-from tests.parallel_core.own_program.recorded_programs import EXAMPLES
-from tests.parallel_core.trace_analysis.ranks.test_ranks import PROCESSES
+from tests.parallel_core.traces.profile.recorded_programs import EXAMPLES
+from tests.parallel_core.traces.ranks.test_ranks import PROCESSES
 
 Words = tuple[str, ...]
 Require = Callable[[str], None]

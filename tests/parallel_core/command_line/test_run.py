@@ -22,7 +22,7 @@ from parallel_core.jobs.job import Job
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Result
 from parallel_core.run import arguments as program_arguments
-from parallel_core.trace_analysis.trace_files import read_timeline
+from parallel_core.traces.trace_files import read_timeline
 from parallel_core.training.checkpoints import FILE
 from parallel_core.training.dataset import synthetic
 from tests.conftest import MEASURED, RunProgram

@@ -4,8 +4,9 @@ file.
 
 import gzip
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -14,13 +15,14 @@ from click.testing import Result as Outcome
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.command_line import cli
-from parallel_core.own_program.answer import answer
-from parallel_core.own_program.step_figures import step_figures
+from parallel_core.command_line.profile import document_of
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.trace_files import pack_trace, write_trace_file
-from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
-from tests.parallel_core.trace_analysis.ranks.test_ranks import GPUS, PROCESSES
-from tests.parallel_core.trace_analysis.traces import FOLDER
+from parallel_core.system.machine import MachineWatch
+from parallel_core.traces.profile.analysis import analyse
+from parallel_core.traces.profile.running import Recorded
+from parallel_core.traces.trace_files import pack_trace, write_trace_file
+from tests.parallel_core.traces.ranks.test_ranks import GPUS, PROCESSES
+from tests.parallel_core.traces.stored import FOLDER
 
 OURS = Timeline(
     "torch 2.13.0, async engine",
@@ -32,6 +34,9 @@ OURS = Timeline(
     (Window("run and copy", 0, 1000),),
     ("The profiler of this test is a person.",),
 )
+
+
+IDLE = MachineWatch(1.0, 2.0, 0.0, 0.0, 0.0, None, None)
 
 
 def shown(*arguments: str | Path) -> Outcome:
@@ -73,27 +78,45 @@ def test_a_trace_of_a_case_that_the_profiler_slowed_down_says_so(tmp_path: Path,
     assert warning in picture.read_text()
 
 
-@pytest.mark.parametrize(
-    "whole_steps", [RECORDED_STEPS, RECORDED_STEPS - 1], ids=["at its end", "in a step"]
+RECORDINGS = (
+    "not_hidden/late_flat",
+    "not_hidden/no_no_sync",
+    "held_out/loss_beside",
+    "held_out/wide_input",
+    "exchanging/fsdp2_rank0",
+    "linked/ddp",
+    "linked/h100_qwen",
+    "linked/hip_training",
+    "one_gpu/h100_host_bound",
+    "of_jax/two_cpus",
 )
-def test_trace_and_profile_give_one_figure_wherever_the_recording_ended(
-    tmp_path: Path, whole_steps: int
+
+
+@pytest.mark.parametrize("whole_steps", [1, 2], ids=["in a step", "later"])
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_trace_and_profile_of_one_recording_say_the_same_numbers(
+    name: str, whole_steps: int, tmp_path: Path
 ) -> None:
     path, unpacked = tmp_path / "trace.json.gz", tmp_path / "plain"
-    unpacked.write_bytes(b"\n" + gzip.decompress((TRACES / "ddp-buckets.json.gz").read_bytes()))
+    unpacked.write_bytes(gzip.decompress((FOLDER.parent / f"{name}.json.gz").read_bytes()))
     pack_trace(unpacked, path, whole_steps)
-    document = figures(path)
-    (case,) = document["cases"]
-    by_profile = step_figures(recorded("ddp-buckets"), whole_steps)
-    assert case["steps"]["account"] == asdict(answer([by_profile]))["step"]
-    hidden = case["parts"]["hidden_exchange_seconds"]
-    exchanged = case["parts"]["exchange_seconds"]
-    assert exchanged == pytest.approx(by_profile.exchange_seconds * whole_steps)
-    assert hidden / exchanged == pytest.approx(by_profile.hidden_exchange_share)
-    # The shares are of the recording here, and of the median step there.
-    on_devices = [queue for queue in case["queues"] if queue["device"] != HOST_DEVICE]
-    assert [queue["queue"] for queue in on_devices] == [queue.queue for queue in by_profile.queues]
-    assert document["interference"] == []
+    process = Recorded(pid=1, framework="torch", steps_recorded=whole_steps)
+    analysis = analyse({path: process})
+    by_profile = document_of((), 0, [process], {path: process}, IDLE, analysis)
+    by_trace = figures(path)
+    (of_process,) = json.loads(json.dumps(by_profile["processes"]))
+    (case,) = by_trace["cases"]
+    assert of_process["figures"] == case
+    assert of_process["interference"] == by_trace["interference"]
+    assert json.loads(json.dumps(by_profile["answer"])) == by_trace["answer"]
+    # One definition of a step's length.
+    if case["steps"] is not None:
+        lengths = [step["seconds"] for step in case["steps"]["steps"]]
+        assert lengths == [step["parts"]["seconds"] for step in case["steps"]["steps"]]
+        account = case["steps"]["account"]
+        if account["steps"] == len(lengths):
+            assert account["seconds"] == pytest.approx(median(lengths))
+            assert account["seconds"] == by_trace["answer"]["step"]["seconds"]
 
 
 def test_a_file_that_was_cut_off_is_shown_with_a_note(tmp_path: Path) -> None:

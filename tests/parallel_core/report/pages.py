@@ -12,7 +12,7 @@ from parallel_core.compare.results import Cell, CellResults, Comparison
 from parallel_core.report.page import render
 from tests.parallel_core.compare.made_up import NASTY, every_chart, with_parts
 from tests.parallel_core.report.plots.frameworks import mxnet_async, torch_async, torch_sync
-from tests.parallel_core.trace_analysis.synthetic import parallel_timeline
+from tests.parallel_core.traces.synthetic import parallel_timeline
 
 __all__ = ["TIMELINES", "Parsed", "full_page", "page_of", "timeline_of", "with_bare_times"]
 

@@ -63,7 +63,7 @@ from tests.parallel_core.report.plots.synthetic_results import TIMED
 data, _ = shell.display_formatter.format(TIMED)
 assert data == {}
 from backends.profiling import Span, Timeline
-from parallel_core.trace_analysis.profiling_run import Profile
+from parallel_core.run.recording import Profile
 shell.display_formatter.active_types = shell.display_formatter.format_types  # As in a notebook.
 timeline = Timeline("synthetic", (Span("x", "compute", "cpu:1", "compute", 0, 10**9),))
 data, _ = shell.display_formatter.format(Profile(timeline, {}))

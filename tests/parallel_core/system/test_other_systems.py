@@ -61,7 +61,7 @@ def test_pytorch_is_counted_and_timed(
 
 NOT_KNOWN = """
 from backends.host import core_numbers, on_cores, seconds_since_data_came, threads_named
-from parallel_core.own_program.recorder import core_times
+from parallel_core.traces.profile.recorder import core_times
 from parallel_core.system.machine import free_memory, peak_memory_growth
 from parallel_core.system.running_time import others_seconds_since, thread_times
 from parallel_core.system.signals import is_pending

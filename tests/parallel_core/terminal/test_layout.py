@@ -31,14 +31,14 @@ from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.terminal.result import show
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.trace import show_details, show_ranks
-from parallel_core.trace_analysis.figures import timeline_figures
-from parallel_core.trace_analysis.ranks import summary_of
-from parallel_core.trace_analysis.trace_files import read_ranks, read_timeline
+from parallel_core.traces.cases import timeline_figures
+from parallel_core.traces.ranks import summary_of
+from parallel_core.traces.trace_files import read_ranks, read_timeline
 from tests.parallel_core.experiments.small import small
 from tests.parallel_core.terminal import printed as printing
 
 SAVED = Path(__file__).parents[3] / "benchmarks/results/epyc-2-cores/comparison.json"
-TRACES = Path(__file__).parents[1] / "trace_analysis/traces"
+TRACES = Path(__file__).parents[1] / "traces/stored"
 WIDEST = 200
 WIDTHS = ((60, WIDEST), (80, WIDEST))
 """Columns, and those of the terminal that all is held against."""
@@ -103,7 +103,7 @@ def test_traces_and_ranks() -> None:
     timeline = read_timeline(TRACES / "one_gpu/h100_launched_before.json.gz")
     (case,) = timeline_figures(timeline)
     assert_nothing_is_lost(partial(show_figures, (case,)))
-    assert_nothing_is_lost(partial(show_details, case))
+    assert_nothing_is_lost(partial(show_details, case, ()))
     ranks = summary_of(read_ranks(sorted((TRACES / "two_gpus").iterdir())))
     assert_nothing_is_lost(partial(show_ranks, ranks))
 

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
-from tests.parallel_core.trace_analysis.synthetic import FIRST, JOINT, SECOND, overlap_timeline
+from tests.parallel_core.traces.synthetic import FIRST, JOINT, SECOND, overlap_timeline
 
 CASES = ("run", "copy", JOINT)
 PRODUCT, COPY = 6e-3, 5e-3

@@ -9,8 +9,8 @@ from backends.profiling import Span, Timeline, Window
 from parallel_core import RequestError
 from parallel_core.report.plots import as_svg
 from parallel_core.report.plots.timeline import MAX_PANELS
-from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.lanes import block_text, lanes
+from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.lanes import block_text, lanes
 from tests.backends.profiling.events import ns
 from tests.parallel_core.report.plots.drawn import Box, Drawn
 from tests.parallel_core.report.plots.frameworks import (
@@ -21,7 +21,7 @@ from tests.parallel_core.report.plots.frameworks import (
     torch_async,
     torch_sync,
 )
-from tests.parallel_core.trace_analysis.synthetic import overlap_timeline, queue_of
+from tests.parallel_core.traces.synthetic import overlap_timeline, queue_of
 
 
 def picture_of(timeline: Timeline) -> Drawn:

@@ -1,0 +1,393 @@
+"""The figures of a timeline, for each case: busy and idle time, overlap, waiting, when control
+returned.
+
+A case lasts from its first launch to the end of its last span; the idle edges of its window do not
+count. An operation is a span on a device; communication is copying and exchanging. `hidden_share`
+is the share of communication that lies under computation, as `parts` has it: copies under that of
+any device, exchanges under the same device's. What Holistic Trace Analysis calls overlap is in
+`devices`: of only collectives, without copies, device by device.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated
+
+import numpy as np
+
+from backends.profiling.timeline import (
+    KINDS,
+    SpanKind,
+    Timeline,
+    in_seconds,
+)
+from parallel_core.traces.account import Division, Parts
+from parallel_core.traces.case_spans import (
+    MAX_SLOWDOWN,
+    CaseSpans,
+    calls_of,
+    cases_of,
+    clip,
+    groups_of,
+    total_length,
+    union,
+)
+from parallel_core.traces.devices import (
+    DeviceFigures,
+    OperationFigures,
+    device_figures,
+    operations_by_name,
+)
+from parallel_core.traces.devices.queues import (
+    KERNEL_DELAY,
+    QueueFigures,
+    QueueIdleness,
+    QueueLength,
+    queue_figures,
+    queue_idleness,
+    queue_lengths,
+)
+from parallel_core.traces.evidence.passes import EarlyExchanges, early_exchanges
+from parallel_core.traces.figures import (
+    Count,
+    Lacking,
+    Ratio,
+    Seconds,
+    Share,
+    figure,
+    ratio,
+    settle,
+)
+from parallel_core.traces.reasons import Unhidden, unhidden
+from parallel_core.traces.steps.figures import (
+    AnnotationFigures,
+    StepsFigures,
+    annotations,
+    steps,
+)
+from parallel_core.traces.trust import waits_for_nothing
+
+
+@dataclass(frozen=True)
+class KindFigures:
+    """All spans of one kind: their number and their mean duration."""
+
+    kind: SpanKind
+    spans: Count
+    mean_seconds: Seconds
+
+
+@dataclass(frozen=True)
+class LaunchWaits:
+    """How long operations waited from their launch to their start, if the profiler links the
+    two.
+    """
+
+    operations: Count
+    median_seconds: Seconds
+    percentile_90_seconds: Seconds
+    longest_seconds: Seconds
+
+
+LOADING = "enumerate(DataLoader)#"
+"""How PyTorch annotates the time in which a program waits for its next batch."""
+BETWEEN_TWO = re.compile(r"(?:^|gloo:|nccl:)(?:send|recv)$|SendRecv")
+"""The names of exchanges that take from one process, or give to one."""
+
+
+class CaseFigures:
+    """One case by its trace."""
+
+    def __init__(self, spans: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> None:
+        """Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count
+        as kernel waits.
+        """
+        self.spans, self.kernel_delay = spans, kernel_delay
+
+    @cached_property
+    def division(self) -> Division:
+        """What divides the time."""
+        return Division.of(self.spans)
+
+    def settled(self) -> "CaseFigures":
+        """Compute all figures, and let go of the spans."""
+        settle(self)
+        vars(self).pop("division", None)
+        self.spans = replace(self.spans, spans=self.spans.spans[:0], host_calls=None)
+        return self
+
+    @figure
+    def case(self) -> str:
+        """Its name."""
+        return self.spans.name
+
+    @figure
+    def seconds(self) -> Seconds:
+        """From its first launch to the end of its last span; 0 without spans."""
+        return self.spans.seconds
+
+    @figure
+    def slowdown(self) -> Annotated[Ratio | None, Lacking("not-timed-alone")]:
+        """Its time over that without the profiler."""
+        return self.spans.slowdown
+
+    @figure
+    def queues(self) -> tuple[QueueFigures, ...]:
+        """Devices' queues by name, then the host's."""
+        return queue_figures(self.spans)
+
+    @figure
+    def kinds(self) -> tuple[KindFigures, ...]:
+        return _kind_figures(self.spans)
+
+    @figure
+    def compute_seconds(self) -> Seconds:
+        """How long devices did work of their own."""
+        return in_seconds(total_length(self.division.working))
+
+    @figure
+    def communication_seconds(self) -> Seconds:
+        """How long at least one device exchanged or copied."""
+        return in_seconds(total_length(union(self.division.exchanging, self.division.copying)))
+
+    @figure
+    def hidden_seconds(self) -> Seconds:
+        """How much of that lay under computation."""
+        hidden_exchanging = self.division.hidden_exchanging_of_devices
+        return in_seconds(total_length(union(self.division.hidden_copying, *hidden_exchanging)))
+
+    @figure
+    def hidden_share(self) -> Annotated[Share | None, Lacking("no-communication")]:
+        """Hidden seconds as a share of communication."""
+        return ratio(self.hidden_seconds, self.communication_seconds)
+
+    @figure
+    def hidden_of_shorter(self) -> Annotated[Share | None, Lacking("no-communication")]:
+        """Hidden seconds as a share of the shorter of computation and communication."""
+        return ratio(self.hidden_seconds, min(self.compute_seconds, self.communication_seconds))
+
+    @figure
+    def working_seconds(self) -> Seconds:
+        """How long at least one operation ran."""
+        return in_seconds(total_length(self.division.busy))
+
+    @figure
+    def queues_at_once(self) -> Annotated[Ratio | None, Lacking("no-operations")]:
+        """How many queues worked at the same time, on average over the working seconds."""
+        return _at_once(self.spans, self.spans.spans.queue_of)
+
+    @figure
+    def devices_at_once(self) -> Annotated[Ratio | None, Lacking("no-operations")]:
+        """How many devices worked at the same time, whatever the number of their queues."""
+        return _at_once(self.spans, self.spans.device_of)
+
+    @figure
+    def parts(self) -> Parts:
+        """What the time consists of, and how much of exchange and of copies lay under
+        computation.
+        """
+        (parts,) = self.division.parts([(self.spans.start, self.spans.end)])
+        return parts
+
+    @figure
+    def unhidden(self) -> tuple[Unhidden, ...]:
+        """The exchanges and copies that ran beside no computation, by name, and why."""
+        return unhidden(self.spans)
+
+    @figure
+    def waits(self) -> Annotated[LaunchWaits | None, Lacking("no-links")]:
+        """How long operations waited from their launch to their start."""
+        return _launch_waits(self.spans)
+
+    @figure
+    def control_returned_seconds(self) -> Annotated[Seconds | None, Lacking("no-launches")]:
+        """When the host had done all but the case's last wait, counted from its first launch."""
+        return _control_returned(self.spans)
+
+    @figure
+    def dispatch_fraction(self) -> Annotated[Share | None, Lacking("no-launches")]:
+        """The same as a share of the whole."""
+        returned = self.control_returned_seconds
+        return None if returned is None else ratio(returned, self.seconds)
+
+    @figure
+    def collective_seconds(self) -> Seconds:
+        """How long a device ran kernels of communication libraries, all devices added up."""
+        return sum(device.collective_seconds for device in self.devices)
+
+    @figure
+    def hidden_collective_seconds(self) -> Seconds:
+        """How much of that lay under the same device's computation, without copies and fills of
+        memory.
+        """
+        return sum(device.hidden_collective_seconds for device in self.devices)
+
+    @figure
+    def hidden_collective_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
+        """The same as a share, which Holistic Trace Analysis calls overlap; `hidden_share` has
+        copies as well.
+        """
+        return ratio(self.hidden_collective_seconds, self.collective_seconds)
+
+    @figure
+    def devices(self) -> tuple[DeviceFigures, ...]:
+        """Devices by name; the figures of Holistic Trace Analysis, among them collectives under
+        computation.
+        """
+        return device_figures(self.spans)
+
+    @figure
+    def idleness(self) -> tuple[QueueIdleness, ...]:
+        """Devices' queues by name."""
+        return queue_idleness(self.spans, self.kernel_delay)
+
+    @figure
+    def queue_lengths(self) -> tuple[QueueLength, ...]:
+        """Devices' queues by name, without those that have no links to launches."""
+        return queue_lengths(self.spans)
+
+    @figure
+    def operations(self) -> tuple[OperationFigures, ...]:
+        """By name, those that took the most time first."""
+        return operations_by_name(self.spans)
+
+    @figure
+    def annotations(self) -> tuple[AnnotationFigures, ...]:
+        """The program's own, by name, those that last longest first."""
+        return annotations(self.spans)
+
+    @figure
+    def steps(self) -> Annotated[StepsFigures | None, Lacking("no-steps")]:
+        """The steps that the program marks."""
+        return steps(self.spans, self.division)
+
+    @figure
+    def exchanges(self) -> Count:
+        """How many exchanges there were, each device's of its own."""
+        return int(self.spans.of_kind("exchange").sum())
+
+    @figure
+    def exchanging_steps(self) -> Count:
+        """In how many of the steps there was any."""
+        return sum(step.exchange_seconds > 0 for step in self.accounted)
+
+    @figure
+    def early_exchanges(self) -> Annotated[Count | None, Lacking("no-backward-pass")]:
+        """How many were launched before the last operator of their step's backward pass began:
+        these can hide under it.
+        """
+        return None if self._early is None else self._early.early
+
+    @figure
+    def forward_exchanges(self) -> Annotated[Count | None, Lacking("no-backward-pass")]:
+        """How many of these were launched before that pass began: they can hide under the forward
+        pass.
+        """
+        return None if self._early is None else self._early.forward
+
+    @cached_property
+    def _early(self) -> EarlyExchanges | None:
+        return early_exchanges(self.spans)
+
+    @figure
+    def between_two_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
+        """The share of the exchanges' time that goes from one process to another, as in a
+        pipeline.
+        """
+        exchanges = self.spans.of_kind("exchange")
+        lengths = self.spans.lengths
+        between_two = exchanges & self.spans.named(BETWEEN_TWO)
+        return ratio(int(lengths[between_two].sum()), int(lengths[exchanges].sum()))
+
+    @figure
+    def launching_share(self) -> Annotated[Share | None, Lacking("no-gaps")]:
+        """The share of the gaps on devices' queues in which these waited for the host to launch."""
+        waited = sum(queue.host_wait_seconds for queue in self.idleness)
+        return ratio(waited, sum(queue.idle_seconds for queue in self.idleness))
+
+    @figure
+    def loading_share(self) -> Annotated[Share | None, Lacking("no-time")]:
+        """The share of the time in which the program waited for PyTorch's DataLoader."""
+        marks = [mark for mark in self.spans.annotations if mark.name.startswith(LOADING)]
+        waited = union(np.array([(mark.start, mark.end) for mark in marks], dtype=np.int64))
+        loading = clip(waited, self.spans.start, self.spans.end)
+        return ratio(in_seconds(total_length(loading)), self.seconds)
+
+    @figure
+    def unseen_share(self) -> Annotated[Share | None, Lacking("no-time")]:
+        """The share of the time in which the host waited for a device on which hardly anything was
+        recorded.
+        """
+        waits = waits_for_nothing(self.spans.spans, self.spans.host_calls)
+        return ratio(waits.seconds if waits else 0.0, self.seconds)
+
+    @property
+    def accounted(self) -> tuple[Parts, ...]:
+        """The steps that the account is of; the whole time if there are none."""
+        steps_of_account = self.steps.accounted if self.steps else ()
+        return steps_of_account or (self.parts,)
+
+    @figure
+    def idle_share(self) -> Share:
+        """The share of the time in which no operation ran."""
+        return 1 - self.working_seconds / self.seconds if self.seconds else 0.0
+
+    @property
+    def slowed_in_words(self) -> str:
+        """What a title says if the profiler slowed the case down so much that its trace shows the
+        profiler.
+        """
+        slowed = self.slowdown is not None and self.slowdown > MAX_SLOWDOWN
+        return f"slowed down by the profiler: {self.slowdown:.1f} × the time" if slowed else ""
+
+
+def timeline_figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
+    """Return the figures of every case; a timeline without cases is one case, named "all"."""
+    return tuple(map(CaseFigures, cases_of(timeline)))
+
+
+def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
+    """Compute the figures of every kind of which there are spans."""
+    rows = []
+    for kind in KINDS:
+        lengths = case.lengths[case.of_kind(kind)]
+        count = len(lengths)
+        if count:
+            rows.append(KindFigures(kind, count, in_seconds(lengths.sum()) / count))
+    return tuple(rows)
+
+
+def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
+    """Return how many groups of operations ran at the same time, on average while any did.
+
+    `group_of` has the number of each span's group: its queue, or its device.
+    """
+    operations = np.flatnonzero(case.operations)
+    if len(operations) == 0:
+        return None
+    covered = [case.covered(operations[group]) for group in groups_of(group_of[operations])]
+    time_of_groups = sum(map(total_length, covered))
+    time_of_any = total_length(union(*covered))
+    return time_of_groups / time_of_any if time_of_any else None
+
+
+def _launch_waits(case: CaseSpans) -> LaunchWaits | None:
+    """Return how long operations waited for their start; None if no launch is known."""
+    waited = (case.spans.starts - case.spans.launched)[case.operations & case.linked]
+    if len(waited) == 0:
+        return None
+    # Two clocks that differ slightly may let an operation begin before its launch.
+    waited = np.maximum(waited, 0)
+    median, percentile_90 = np.percentile(waited, (50, 90)) / 1e9
+    return LaunchWaits(len(waited), float(median), float(percentile_90), in_seconds(waited.max()))
+
+
+def _control_returned(case: CaseSpans) -> float | None:
+    """Return after how many seconds the host had done all but the case's last wait."""
+    spans, calls = case.spans, calls_of(case.spans, case.waits)
+    if len(calls) == 0:
+        return None
+    # A timing ends by waiting; control returns after the waits before that one.
+    if case.waits[calls[-1]]:
+        calls = calls[:-1]
+    return in_seconds(int(spans.ends[calls[-1]] - spans.starts[calls[0]]))

@@ -1,0 +1,254 @@
+"""The price of overlap: how much longer computations take while other operations run beside them.
+
+An operation runs in isolation if others run in at most a tenth of its time, and beside others if in
+a quarter of it or more: the price is that of neighbours as they come, with the gaps between them.
+"Others" are the operations of all other queues. Operations of one name on one device are compared,
+and a trace has no shapes: a name whose durations on either side differ too much is left out: it may
+be several operations. So is one with too few operations on either side.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from parallel_core.measurement.confidence_intervals import exponential, stretched
+from parallel_core.traces.case_spans import MAX_SLOWDOWN, NO_INTERVALS, CaseSpans, groups_of
+from parallel_core.traces.figures import Count, Ratio, Seconds
+
+FEWEST = 5
+"""The number of operations on each side that is needed to say something."""
+ALONE, BESIDE = 0.1, 0.25
+"""Shares of an operation's time in which other operations ran: at most, and at least."""
+ALIKE = 2.0
+"""Nine in ten operations of one shape take at most this many times the time of the fastest
+tenth.
+"""
+MOST = 1000
+"""If there are more operations, this number of them is drawn, evenly over the time."""
+RESAMPLES = 1000
+SEVERAL = -1
+"""Stands for the number of a queue where none runs, or several do."""
+
+Beside: TypeAlias = Literal["anything", "compute", "copy", "exchange"]
+NEIGHBOURS: tuple[Beside, ...] = ("anything", "compute", "copy", "exchange")
+Operation: TypeAlias = tuple[str, str]
+"""A name, and a device."""
+
+
+class Sides(NamedTuple):
+    """Durations of one operation, in nanoseconds."""
+
+    alone: np.ndarray
+    """In isolation."""
+    beside: np.ndarray
+    """Beside other operations."""
+
+
+@dataclass(frozen=True)
+class PricedOperation:
+    """The computations of one name on one device: their number and mean duration on either side."""
+
+    name: str
+    device: str
+    alone: Count
+    alone_seconds: Seconds
+    beside: Count
+    beside_seconds: Seconds
+
+
+@dataclass(frozen=True)
+class Price:
+    """Computations' relative time beside operations of one kind, and of no other kind, with its
+    interval.
+    """
+
+    beside: Beside
+    ratio: Ratio
+    low: float
+    high: float
+    operations: tuple[PricedOperation, ...]
+    """Those that lost the most time first."""
+
+
+def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
+    """Compare the computations of all cases of a timeline that the profiler did not slow down too
+    much.
+    """
+    sides_by_case: dict[Beside, dict[Operation, list[Sides]]] = {kind: {} for kind in NEIGHBOURS}
+    for case in cases:
+        if case.slowdown is not None and case.slowdown > MAX_SLOWDOWN:
+            continue
+        for neighbour, operation, sides in _sides(case):
+            sides_by_case[neighbour].setdefault(operation, []).append(sides)
+
+    prices = []
+    for neighbour in NEIGHBOURS:
+        comparable = _comparable(sides_by_case[neighbour])
+        if comparable:
+            prices.append(_price(neighbour, comparable))
+    return tuple(prices)
+
+
+def _sides(case: CaseSpans) -> Iterator[tuple[Beside, Operation, Sides]]:
+    """Yield the durations of a case's computations on either side of each kind of neighbour."""
+    computing = np.flatnonzero(case.of_kind("compute") & (case.lengths > 0))
+    spans = case.spans
+    names, queues = spans.name_of[computing], spans.queue_of[computing]
+    lengths = case.lengths[computing]
+    is_apart, is_beside = {}, {}
+    for neighbour in NEIGHBOURS:
+        mask = case.operations if neighbour == "anything" else case.of_kind(neighbour)
+        share = time_beside(case, np.flatnonzero(mask), computing) / lengths
+        is_apart[neighbour] = share <= ALONE
+        is_beside[neighbour] = share >= BESIDE
+    # Beside one kind means: beside no other kind.
+    for kind, other_kind in permutations(NEIGHBOURS[1:], 2):
+        is_beside[kind] &= is_apart[other_kind]
+
+    # A number for each name and queue.
+    kind_of = names.astype(np.int64) * len(spans.queues) + queues
+    for same_kind in groups_of(kind_of):
+        device, _ = spans.queues[queues[same_kind[0]]]
+        operation = spans.names[names[same_kind[0]]], device
+        lengths_of_kind = lengths[same_kind]
+        alone = lengths_of_kind[is_apart["anything"][same_kind]]
+        for neighbour in NEIGHBOURS:
+            beside = lengths_of_kind[is_beside[neighbour][same_kind]]
+            yield neighbour, operation, Sides(alone, beside)
+
+
+def time_beside(case: CaseSpans, operations: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return how long operations of other queues ran in each of some spans, in nanoseconds.
+
+    `operations` and `places` are places of spans. Other queues ran while any queue did, less the
+    time in which only the span's own did. O(n log n).
+    """
+    begins, is_running, only_queue = _stretches(case, operations)
+    stretches = len(begins)
+    if stretches == 0:
+        return np.zeros(len(places), np.int64)
+    lasted = np.diff(begins, append=begins[-1])
+    time_before = _sums_before(lasted * is_running)
+    # The stretches with a single queue, queue by queue: a key for each queue and stretch.
+    single = np.flatnonzero(only_queue != SEVERAL)
+    keys = only_queue[single].astype(np.int64) * stretches + single
+    by_key = np.argsort(keys)
+    keys = keys[by_key]
+    single_time_before = _sums_before(lasted[single[by_key]])
+    # Of a million operations these would fill the memory while times are looked up.
+    del lasted, single, by_key
+    queue_of = case.spans.queue_of[places].astype(np.int64)
+
+    def time_of_others(times: np.ndarray) -> np.ndarray:
+        """Return how long others ran before a time of each span, less a constant of its queue."""
+        # The stretch in which each time lies, and how much of it is over.
+        stretch = np.maximum(np.searchsorted(begins, times, side="right") - 1, 0)
+        in_stretch = np.maximum(times - begins[stretch], 0)
+        any_queue = time_before[stretch] + in_stretch * is_running[stretch]
+        # The stretches up to it that only the own queue ran in. The sum over them begins with the
+        # stretches of all queues before it, which is the constant.
+        singles_before = np.searchsorted(keys, queue_of * stretches + stretch)
+        is_own = only_queue[stretch] == queue_of
+        only_own_queue = single_time_before[singles_before] + in_stretch * is_own
+        return any_queue - only_own_queue
+
+    # The constants cancel.
+    starts, ends = case.spans.starts[places], case.spans.ends[places]
+    return time_of_others(ends) - time_of_others(starts)
+
+
+def _stretches(
+    case: CaseSpans, operations: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Divide the time by the queues that run some operations.
+
+    Return when each stretch begins, whether any queue runs in it, and which one does: SEVERAL if
+    none does, or several do.
+    """
+    queue_of = case.spans.queue_of[operations]
+    covered = [case.covered(operations[on_queue]) for on_queue in groups_of(queue_of)]
+    queues = np.repeat(np.unique(queue_of), [len(times) for times in covered])
+    # All intervals' starts, then all their ends.
+    edges = np.concatenate(covered or [NO_INTERVALS]).T.ravel()
+    del covered
+    order = np.argsort(edges, kind="stable")
+    steps = np.repeat(np.array([1, -1], np.int8), len(queues))[order]
+    running = np.cumsum(steps, dtype=np.int32)
+    # The sum of the running queues' numbers is the number of a single one.
+    sums = np.cumsum(np.tile(queues, 2)[order] * steps, dtype=np.int64)
+    only_queue = np.where(running == 1, sums, SEVERAL).astype(np.int32)
+    return edges[order], running > 0, only_queue
+
+
+def _sums_before(lengths: np.ndarray) -> np.ndarray:
+    """Return the sum of the lengths before each place, and of all of them."""
+    return np.concatenate(([0], np.cumsum(lengths)))
+
+
+def _comparable(sides_by_case: Mapping[Operation, Sequence[Sides]]) -> dict[Operation, Sides]:
+    """Join the durations of all cases and queues, of the operations that can be compared."""
+    comparable = {}
+    for operation, sides_of_cases in sides_by_case.items():
+        alone = np.concatenate([sides.alone for sides in sides_of_cases])
+        beside = np.concatenate([sides.beside for sides in sides_of_cases])
+        if min(len(alone), len(beside)) < FEWEST:
+            continue
+        if _are_alike(alone) and _are_alike(beside):
+            comparable[operation] = Sides(alone, beside)
+    return comparable
+
+
+def _are_alike(lengths: np.ndarray) -> bool:
+    """Return whether durations differ so little that they may be of one shape."""
+    fast, slow = np.percentile(lengths, (10, 90))
+    return bool(slow <= ALIKE * fast)
+
+
+def _price(neighbour: Beside, sides: Mapping[Operation, Sides]) -> Price:
+    """Return how much longer operations took beside others than if all had been in isolation.
+
+    The interval is that of the ratio if other operations of their kind had been drawn: `took` and
+    `expected` are the sums of nanoseconds in each of RESAMPLES drawings.
+    """
+    generator = np.random.default_rng(0)
+    operations = []
+    took, expected = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
+    for (name, device), (alone, beside) in sides.items():
+        operations.append(
+            PricedOperation(
+                name=name,
+                device=device,
+                alone=len(alone),
+                alone_seconds=float(alone.mean()) / 1e9,
+                beside=len(beside),
+                beside_seconds=float(beside.mean()) / 1e9,
+            )
+        )
+        took += len(beside) * _resampled_means(beside, generator)
+        expected += len(beside) * _resampled_means(alone, generator)
+
+    seconds = sum(priced.beside * priced.beside_seconds for priced in operations)
+    expected_seconds = sum(priced.beside * priced.alone_seconds for priced in operations)
+    ratio = seconds / expected_seconds
+    fewest = min(min(priced.alone, priced.beside) for priced in operations)
+    log_ratio, log_ratios = float(np.log(ratio)), np.log(took / expected)
+    interval = exponential(stretched(log_ratio, log_ratios, fewest - 1))
+
+    def lost_seconds(priced: PricedOperation) -> float:
+        return priced.beside * (priced.beside_seconds - priced.alone_seconds)
+
+    operations.sort(key=lost_seconds, reverse=True)
+    return Price(neighbour, ratio, interval.low, interval.high, tuple(operations))
+
+
+def _resampled_means(lengths: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Return what the mean of some durations would be if others of their kind had been drawn."""
+    places = np.linspace(0, len(lengths) - 1, min(len(lengths), MOST)).astype(int)
+    drawn = lengths[places]
+    resampled = drawn[generator.integers(len(drawn), size=(RESAMPLES, len(drawn)))]
+    deviations = resampled.mean(axis=1) - drawn.mean()
+    # Of many, the mean is known better than that of those drawn.
+    return lengths.mean() + deviations * np.sqrt(len(drawn) / len(lengths))

@@ -1,0 +1,84 @@
+"""Which exchanges and copies are slowed down by the computation beside them.
+
+A trace has no sizes, so only operations are compared that come in the same place of each step: in
+some steps computation runs beside them, in others none does. One that takes longer for another
+reason, such as a late partner, may reach into the computation behind it. So computation counts only
+in the time that the operation takes alone. Such reasons only make an operation longer, so that on
+either side the time counts which a quarter of the operations do not exceed.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from parallel_core.traces.case_spans import CaseSpans, groups_of
+from parallel_core.traces.evidence.communication import Communication, exposed_within
+from parallel_core.traces.evidence.interference import ALONE, BESIDE
+from parallel_core.traces.steps.figures import step_windows
+
+SLOWED = 1.3
+"""An operation is slowed down that takes this many times as long beside computation as without."""
+FEWEST = 2
+"""The least number of steps in which an operation runs beside computation, and of those in which it
+does not.
+"""
+
+
+def slowed(
+    case: CaseSpans, groups: Sequence[Communication], places: np.ndarray, exposed: np.ndarray
+) -> np.ndarray:
+    """Return which operations ran beside computation, and took longer than in steps without it.
+
+    `places` are the operations of the groups, and `exposed` says how many nanoseconds of each lay
+    beside no computation.
+    """
+    is_slowed = np.zeros(len(places), bool)
+    windows = step_windows(case.annotations)
+    if not windows:
+        return is_slowed
+    begins = [window.start for window in windows]
+    # The number of the step in which each operation was launched.
+    steps = np.searchsorted(begins, case.since[places], side="right")
+    lengths = case.lengths[places]
+    is_alone = exposed >= (1 - ALONE) * lengths
+    comparable = _in_the_same_place(case, places, steps)
+
+    # How long each takes in steps in which nothing is computed beside it; 0 if there are too few.
+    usual = np.zeros(len(places), np.int64)
+    for operations in comparable:
+        alone = operations[is_alone[operations]]
+        if len(alone) >= FEWEST:
+            usual[operations] = _first_quarter(lengths[alone])
+
+    compared = np.minimum(lengths, usual)
+    free = exposed_within(case, groups, places, compared)
+    is_beside = (usual > 0) & (free <= (1 - BESIDE) * compared)
+    for operations in comparable:
+        beside = operations[is_beside[operations]]
+        if len(beside) >= FEWEST:
+            is_slowed[beside] = _first_quarter(lengths[beside]) >= SLOWED * usual[beside[0]]
+    return is_slowed
+
+
+def _first_quarter(lengths: np.ndarray) -> int:
+    """Return the length that a quarter of some operations do not exceed."""
+    return int(np.sort(lengths)[len(lengths) // 4])
+
+
+def _in_the_same_place(case: CaseSpans, places: np.ndarray, steps: np.ndarray) -> list[np.ndarray]:
+    """Return an array for each name and number: the operations that are the first of that name in
+    their steps, the second, and so on.
+
+    `steps` has the number of each operation's step.
+    """
+    count = len(places)
+    names = case.spans.name_of[places]
+    # The operations of one name in one step follow each other, in the order of time.
+    order = np.lexsort((case.spans.starts[places], steps, names))
+    is_first = np.zeros(count, bool)
+    is_first |= np.diff(names[order], prepend=-1) != 0
+    is_first |= np.diff(steps[order], prepend=-1) != 0
+    first = np.maximum.accumulate(np.where(is_first, np.arange(count), 0))
+    number_in_step = np.empty(count, np.int64)
+    number_in_step[order] = np.arange(count) - first
+    return groups_of(names * (count + 1) + number_in_step)

@@ -1,0 +1,160 @@
+"""What a figure of a trace is: declared once, where it is computed, and read by all that show it.
+
+The rows of a level are objects of one class: a case, a device, a queue, an operation, a step, a
+rank. A field or a `figure` of that class whose type has a unit is a figure: its name, unit, level,
+sentence (the docstring) and formula. JSON, tables, limits and the reference read the declarations.
+
+A figure that may be None says why: the code of what the trace lacks then (`trust.LACKING`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from types import UnionType
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from parallel_core.measurement.confidence_intervals import Interval
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a figure is counted in, and how it is written."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """Why a figure may be None: a code of what the trace lacks."""
+
+    code: str
+
+
+SECONDS, SHARE, RATIO, COUNT = map(Unit, ("seconds", "share", "ratio", "count"))
+Seconds: TypeAlias = Annotated[float, SECONDS]
+Share: TypeAlias = Annotated[float, SHARE]
+Ratio: TypeAlias = Annotated[float, RATIO]
+Count: TypeAlias = Annotated[int, COUNT]
+SecondsInterval: TypeAlias = Annotated[Interval, SECONDS]
+ShareInterval: TypeAlias = Annotated[Interval, SHARE]
+
+
+class figure(cached_property[Value]):  # noqa: N801
+    """A method of a row that is a figure: it is computed when asked for, and kept."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The declaration of a figure."""
+
+    name: str
+    level: str
+    """The name of the class of its rows."""
+    unit: Unit | None
+    """None if it is a name, or has figures of its own."""
+    lacking: str
+    """The code of what the trace lacks where it is None; empty if it never is."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A figure of one row: its value with an interval, or the code of what the trace lacks."""
+
+    figure: Figure
+    value: Interval | None
+    """With equal bounds if it is exact."""
+    lacking: str
+
+
+DECLARED: dict[type, Mapping[str, Figure]] = {}
+"""What `figures_of_level` has read: types are resolved once."""
+
+
+def figures_of_level(level: type) -> Mapping[str, Figure]:
+    """Return the declarations of a class of rows, by name, in their order."""
+    if level not in DECLARED:
+        hints = hints_of(level)
+        DECLARED[level] = {name: _declared(name, level, hint) for name, hint in hints.items()}
+    return DECLARED[level]
+
+
+def hints_of(level: type) -> dict[str, Any]:
+    """Return the types of a class's figures, and of the fields that name its rows."""
+    return _hints_of_fields(level) | _hints_of_figures(level)
+
+
+def _hints_of_fields(level: type) -> dict[str, Any]:
+    """Return the types of a dataclass's fields; what is not shown of a row is not written."""
+    if not is_dataclass(level):
+        return {}
+    hints = get_type_hints(level, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(level) if field.repr}
+
+
+def _hints_of_figures(level: type) -> dict[str, Any]:
+    """Return what a class's methods return that are figures."""
+    methods = {name: value for name, value in vars(level).items() if isinstance(value, figure)}
+    return {
+        name: get_type_hints(method.func, include_extras=True)["return"]
+        for name, method in methods.items()
+    }
+
+
+def _declared(name: str, level: type, hint: Any) -> Figure:
+    """Return a declaration from a type: `Annotated[Share | None, Lacking("no-exchange")]`."""
+    marks = list(_marks(hint))
+    units = [mark for mark in marks if isinstance(mark, Unit)]
+    codes = [mark.code for mark in marks if isinstance(mark, Lacking)]
+    return Figure(name, level.__name__, next(iter(units), None), next(iter(codes), ""))
+
+
+def _marks(hint: Any) -> Iterator[object]:
+    """Yield what a type is annotated with, or one of its alternatives is."""
+    yield from getattr(hint, "__metadata__", ())
+    if get_origin(hint) in (Annotated, Union, UnionType):
+        for inner in get_args(hint):
+            yield from _marks(inner)
+
+
+def reading(row: Any, name: str) -> Reading:
+    """Return a figure of a row by its name; raises KeyError if its level has no such figure."""
+    declared = figures_of_level(type(row))[name]
+    value = getattr(row, name)
+    if value is None:
+        return Reading(declared, None, declared.lacking)
+    interval = value if isinstance(value, Interval) else Interval(value, value, value)
+    return Reading(declared, interval, "")
+
+
+def as_json(value: Any) -> Any:
+    """Return a row, or what lies in one, as JSON has it.
+
+    What is null is named under `unknown`, with the code of what the trace lacks.
+    """
+    if isinstance(value, Mapping):
+        return {key: as_json(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [as_json(item) for item in value]
+    declared = figures_of_level(type(value))
+    if not declared:
+        return value
+    written = {name: as_json(getattr(value, name)) for name in declared}
+    lacking = {
+        name: figure.lacking
+        for name, figure in declared.items()
+        if written[name] is None and figure.lacking
+    }
+    return {**written, "unknown": lacking} if lacking else written
+
+
+def settle(row: Any) -> None:
+    """Compute all figures of a row."""
+    for name in figures_of_level(type(row)):
+        getattr(row, name)
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """Return a share; None of nothing."""
+    return part / whole if whole else None

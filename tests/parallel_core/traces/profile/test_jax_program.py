@@ -1,0 +1,72 @@
+"""`parallel-core profile` records a JAX program, and leaves it its own profiles."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parallel_core.traces.trace_files import read_ranks
+
+Require = Callable[[str], None]
+
+PROGRAM = """
+import sys
+from contextlib import nullcontext
+import jax, jax.numpy as jnp
+
+step = jax.jit(lambda weights: weights - 0.1 * jnp.tanh(weights @ weights))
+weights = jnp.ones((64, 64))
+own = jax.profiler.trace(sys.argv[1]) if len(sys.argv) > 1 else nullcontext()
+with own:
+    for number in range(12):
+        with jax.profiler.StepTraceAnnotation("train", step_num=number):
+            weights = step(weights)
+    weights.block_until_ready()
+print("done")
+"""
+
+
+def profiled(folder: Path, *arguments: str) -> dict[str, Any]:
+    """Profile the program, which must end as it would alone; return the JSON document."""
+    program = folder / "train.py"
+    program.write_text(PROGRAM)
+    document = folder / "all.json"
+    profile = [sys.executable, "-m", "parallel_core", "profile", "--output", str(folder / "out")]
+    command = [*profile, "--json", str(document), "--", str(program), *arguments]
+    two_devices = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=two_devices, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
+    written: dict[str, Any] = json.loads(document.read_text())
+    return written
+
+
+@pytest.mark.long
+def test_the_steps_that_a_jax_program_annotates_are_recorded(
+    tmp_path: Path, require: Require
+) -> None:
+    require("jax")
+    (process,) = profiled(tmp_path)["processes"]
+    assert process["framework"] == "jax"
+    assert (process["marker"], process["steps_recorded"]) == ("profiler", 5)
+    (rank,) = read_ranks([Path(process["trace"])]).values()
+    (figures,) = rank.figures
+    assert figures.steps is not None
+    assert len(figures.steps.steps) == 5
+    assert figures.compute_seconds > 0
+
+
+@pytest.mark.long
+def test_a_jax_program_s_own_profile_is_left_to_it(tmp_path: Path, require: Require) -> None:
+    require("jax")
+    own = tmp_path / "own"
+    (process,) = profiled(tmp_path, str(own))["processes"]
+    assert process["steps_seen"] == 12
+    assert process["trace"] is None
+    assert len(list(own.rglob("*.trace.json.gz"))) == 1

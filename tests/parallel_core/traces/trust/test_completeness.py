@@ -1,0 +1,132 @@
+"""What a trace lacks is said, and a host's share is not offered in a device's place."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from backends.profiling import Timeline
+from backends.profiling.slices import Slice, Trace
+from backends.torch.profiler import timeline_of
+from parallel_core.traces.trace_files import read_ranks, read_timeline
+
+TRACES = Path(__file__).parents[1] / "stored"
+INCOMPLETE = TRACES / "incomplete"
+
+
+def devices_of(timeline: Timeline) -> set[str]:
+    return {span.device for span in timeline.spans}
+
+
+def notes_of(name: str) -> tuple[str, ...]:
+    (rank,) = read_ranks([INCOMPLETE / f"{name}.json"]).values()
+    return rank.timeline.notes
+
+
+@pytest.mark.parametrize("name", ["kernels_missing", "nccl_annotations_only", "ascend_strings"])
+def test_where_a_device_is_not_in_the_trace_no_share_of_a_cpu_stands_for_it(name: str) -> None:
+    timeline = read_timeline(INCOMPLETE / f"{name}.json")
+    assert devices_of(timeline) == {"host"}
+    assert len(timeline.notes) == 1
+
+
+def test_a_host_that_waits_for_a_device_is_not_busy_if_the_device_is_not_in_the_trace() -> None:
+    (rank,) = read_ranks([INCOMPLETE / "kernels_missing.json"]).values()
+    (figures,) = rank.figures
+    (host,) = figures.queues
+    assert host.waiting_seconds == pytest.approx(0.009, abs=5e-5)
+
+
+def test_launches_without_operations_are_counted() -> None:
+    assert any(note.startswith("20 launches ") for note in notes_of("kernels_missing"))
+
+
+def test_events_that_say_not_what_they_are_are_named_with_their_processes() -> None:
+    (note,) = (note for note in notes_of("ascend_strings") if note.startswith("30 events"))
+    assert "Ascend Hardware" in note
+    assert "HCCL" in note
+
+
+def test_kernels_that_copy_are_copies() -> None:
+    timeline = read_timeline(INCOMPLETE / "hip_copies.json")
+    kinds = Counter(span.kind for span in timeline.spans if span.device == "gpu:0")
+    assert kinds == {"compute": 10, "copy": 20}
+    (rank,) = read_ranks([INCOMPLETE / "hip_copies.json"]).values()
+    (figures,) = rank.figures
+    # 2.00 of 5.00 ms, by intervals alone.
+    assert figures.hidden_share == pytest.approx(0.4)
+
+
+def test_kernels_named_like_collectives_are_told_until_they_count_as_such() -> None:
+    assert any("8 ms" in note for note in notes_of("custom_allreduce"))
+    path = INCOMPLETE / "custom_allreduce.json"
+    (rank,) = read_ranks([path], re.compile("reduce")).values()
+    assert not any("8 ms" in note for note in rank.timeline.notes)
+    (figures,) = rank.figures
+    assert figures.collective_seconds == pytest.approx(0.008)
+
+
+COMPLETE = [path for path in sorted(TRACES.glob("*/*.gz")) if path.parent != INCOMPLETE]
+
+
+@pytest.mark.parametrize("path", COMPLETE, ids=lambda path: path.name)
+def test_a_complete_trace_is_not_called_incomplete(path: Path) -> None:
+    notes = read_timeline(path).notes
+    assert not any("no operation on a device" in note or "category, of" in note for note in notes)
+
+
+def launching(has_run: Sequence[bool], launched_before: int = 0) -> Timeline:
+    """Return a program's launches, some of which have no operation in the trace, after operations
+    whose launch came before it.
+    """
+    kernels = [
+        slice_of("kernel", "gemm", start, {"stream": 7, "correlation": -start})
+        for start in range(1, launched_before + 1)
+    ]
+    calls = []
+    for number, is_here in enumerate(has_run, 1):
+        calls.append(
+            slice_of("cuda_runtime", "cudaLaunchKernel", 20 * number, {"correlation": number})
+        )
+        if is_here:
+            kernels.append(
+                slice_of("kernel", "gemm", 20 * number + 9, {"stream": 7, "correlation": number})
+            )
+    slices = sorted((*calls, *kernels), key=lambda one: one.start)
+    return timeline_of(Trace(tuple(slices)))
+
+
+def slice_of(category: str, name: str, start: int, arguments: dict[str, int]) -> Slice:
+    return Slice(name, category, 1, 1, start, start + 5, json.dumps(arguments).encode())
+
+
+@pytest.mark.parametrize(
+    ("has_run", "said"),
+    [
+        ([True] * 99, []),
+        ([True] * 9 + [False] * 2, ["2 of 11 launches, the last,"]),
+        ([True] * 90 + [False] + [True] * 9, ["1 of 100 launches have"]),
+        (
+            [True, False, True, True, False, False],
+            ["2 of 6 launches, the last,", "1 of 6 launches have"],
+        ),
+        ([False] * 3, ["3 launches have"]),
+    ],
+)
+def test_launches_without_an_operation_are_counted_at_the_end_and_within(
+    has_run: list[bool], said: list[str]
+) -> None:
+    notes = [note for note in launching(has_run).notes if "launches" in note]
+    assert len(notes) == len(said)
+    assert all(note.startswith(words) for note, words in zip(notes, said, strict=True))
+
+
+def test_operations_launched_before_the_recording_are_told_from_those_without_a_link() -> None:
+    before = launching([True] * 4, launched_before=3)
+    assert any(note.startswith("3 of 7 operations on devices were") for note in before.notes)
+    assert before.unlinked == 3
+    never = read_timeline(TRACES / "of_jax" / "gpu.json")
+    assert any(note.startswith("30 of 30 operations on devices are") for note in never.notes)

@@ -1,0 +1,231 @@
+"""What must be known before a trace is trusted: waits for nothing, captures, queues in disorder,
+exchanges of unknown names.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from backends.profiling import Span, Timeline
+from backends.profiling.collectives import is_communication
+from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.trace_files import read_ranks
+from parallel_core.traces.trust import doubts_about
+from tests.parallel_core.traces.made_up_trace import MadeUpTrace
+from tests.parallel_core.traces.trust.test_completeness import COMPLETE, INCOMPLETE, TRACES
+
+MS = 1_000_000
+GEMM = "sm90_xmma_gemm_bf16"
+NOT_KNOWN = "What the device did then is not known."
+DISORDER = "begin before the one before them"
+HINT = "say neither that they compute"
+
+
+def notes_of(path: Path) -> tuple[str, ...]:
+    (rank,) = read_ranks([path]).values()
+    return rank.timeline.notes
+
+
+def figures_of_file(path: Path) -> CaseFigures:
+    (rank,) = read_ranks([path]).values()
+    (figures,) = rank.figures
+    return figures
+
+
+@pytest.mark.parametrize(
+    ("name", "waited"),
+    [("graph_kernels_missing", "27.0 ms"), ("blocking_copy_waits", "184 ms")],
+)
+def test_a_host_that_waits_for_a_device_on_which_nothing_runs(name: str, waited: str) -> None:
+    notes = notes_of(INCOMPLETE / f"{name}.json")
+    (note,) = (note for note in notes if note.endswith(NOT_KNOWN))
+    assert note.startswith(f"for {waited} the host waited")
+
+
+@pytest.mark.parametrize(
+    ("length", "busy", "captured", "is_told"),
+    [
+        (5000, 100, False, True),
+        (5000, 3000, False, False),
+        (5000, 100, True, False),
+        (900, 100, False, False),
+    ],
+    ids=["for nothing", "for work", "in a capture", "short"],
+)
+def test_a_wait_for_most_of_which_nothing_is_recorded(
+    length: int, busy: int, captured: bool, is_told: bool, tmp_path: Path
+) -> None:
+    trace = MadeUpTrace()
+    trace.kernel(GEMM, 100, busy)
+    if captured:
+        trace.call("cudaStreamBeginCapture", 85)
+    trace.call("cudaDeviceSynchronize", 100, length)
+    if captured:
+        trace.call("cudaStreamEndCapture", 100 + length)
+    notes = trace.read(tmp_path).timeline.notes
+    assert any(note.endswith(NOT_KNOWN) for note in notes) == is_told
+
+
+def test_what_a_graph_captures_lacks_nothing() -> None:
+    path = INCOMPLETE / "capture_then_replay.json"
+    assert notes_of(path) == ()
+    # Three replays of twenty kernels.
+    assert sum(row.operations for row in figures_of_file(path).operations) == 60
+
+
+@pytest.mark.parametrize("end", ["Begin", "End"])
+def test_a_capture_may_reach_beyond_the_recording(end: str, tmp_path: Path) -> None:
+    trace = MadeUpTrace()
+    trace.operator("aten::mm", 150, 80)
+    trace.call(f"hipStream{end}Capture", 100 if end == "Begin" else 300)
+    trace.call("hipLaunchKernel", 200)
+    assert trace.read(tmp_path).timeline.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("launch", "category", "said"),
+    [
+        ("cudaGraphLaunch", "cuda", True),
+        ("hipGraphLaunch", "cuda", True),
+        ("cuLaunchKernelEx", "cuda", True),
+        ("cudaLaunchCooperativeKernel", "cuda", True),
+        ("urEnqueueKernelLaunch", "xpu", True),
+        ("zeCommandListAppendLaunchKernel", "xpu", True),
+        ("cudaEventRecord", "cuda", False),
+    ],
+)
+def test_launches_without_operations_are_told_though_copies_are_there(
+    launch: str, category: str, said: bool, tmp_path: Path
+) -> None:
+    trace = MadeUpTrace()
+    copy = trace.call("copy it", 5, category=category)
+    trace.kernel("Memcpy M2D", 10, 5, copy, "gpu_memcpy")
+    for number in range(5):
+        trace.call(launch, 100 + 10 * number, category=category)
+    notes = trace.read(tmp_path).timeline.notes
+    assert any(note.startswith("5 launches have no operation") for note in notes) == said
+
+
+def test_a_graph_whose_operations_have_other_numbers_lacks_nothing(tmp_path: Path) -> None:
+    trace = MadeUpTrace()
+    trace.call("hipGraphLaunch", 100)
+    trace.kernel(GEMM, 200, 50, number=77)
+    assert not any("no operation" in note for note in trace.read(tmp_path).timeline.notes)
+
+
+def test_what_profile_says_rests_on_what_the_host_waited_for() -> None:
+    figures = figures_of_file(INCOMPLETE / "blocking_copy_waits.json")
+    # 46 of 50 ms in each of four steps.
+    assert figures.unseen_share == pytest.approx(0.92, abs=0.005)
+
+
+def test_one_queue_runs_in_order() -> None:
+    (note,) = notes_of(INCOMPLETE / "same_stream_overlap.json")
+    assert note.startswith("19 of 20 operations on gpu:0 stream 7")
+
+
+@pytest.mark.parametrize(
+    ("early", "one_launch", "said"),
+    [(400, False, DISORDER), (400, True, "a graph's branches"), (4, False, "")],
+    ids=["disorder", "a graph", "programmatic launches"],
+)
+def test_a_graph_s_branches_and_early_starts_are_told_from_disorder(
+    early: int, one_launch: bool, said: str, tmp_path: Path
+) -> None:
+    trace = MadeUpTrace()
+    graph = trace.call("cudaGraphLaunch", 5)
+    for number in range(9):
+        start = 100 + number * (1000 - early)
+        trace.kernel(GEMM, start, 1000, graph if one_launch else None)
+    notes = trace.read(tmp_path).timeline.notes
+    assert [said in note for note in notes] == ([True] if said else [])
+
+
+def test_a_stream_of_jax_runs_in_order_too() -> None:
+    lanes = ("stream 13", "stream 13 (2)")
+    spans = [
+        Span("fusion", "compute", "gpu:0", lane, MS * number, 2 * MS + MS * number)
+        for number, lane in enumerate(lanes)
+    ]
+    notes = [doubt.sentence for doubt in doubts_about(Timeline("jax", spans))]
+    assert [DISORDER in note for note in notes] == [True]
+
+
+@pytest.mark.parametrize("path", COMPLETE, ids=lambda path: path.name)
+def test_a_real_trace_has_neither_disorder_nor_names_that_need_a_hint(path: Path) -> None:
+    assert not any(DISORDER in note or HINT in note for note in notes_of(path))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "void deep_ep::intranode::dispatch<8, 768>(int4*, float*)",
+        "_ZN7deep_ep9internode7combineILi4EEEvPv",
+        "void kuserbuffers_pushsendrecv(int, int)",
+        "userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<4>(int)",
+        "nvshmemi_transfer_rma_put",
+        "mori::moe::EpDispatchIntraNodeKernel<int>(int)",
+        "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "oneccl_bindings_for_pytorch::allreduce",
+    ],
+)
+def test_libraries_of_exchange_are_known_by_name(name: str) -> None:
+    assert is_communication(name)
+
+
+def test_a_layout_is_computed() -> None:
+    assert not is_communication("void deep_ep::layout::get_dispatch_layout<256>(long const*)")
+
+
+def test_an_exchange_of_deep_ep_is_half_hidden() -> None:
+    figures = figures_of_file(TRACES / "exchanging" / "deepep.json")
+    assert figures.collective_seconds == pytest.approx(0.008)
+    assert figures.hidden_collective_share == pytest.approx(0.5)
+    assert figures.compute_seconds == pytest.approx(0.016)
+    assert figures.steps is not None
+    assert figures.steps.account is not None
+    assert figures.steps.account.shares["compute_seconds"].estimate == pytest.approx(2 / 3)
+
+
+def test_a_tpu_s_sparse_core_exchanges_beside_its_tensor_core() -> None:
+    figures = figures_of_file(TRACES / "of_jax" / "tpu_sparsecore.json")
+    assert figures.parts.exchange_seconds == pytest.approx(0.0048)
+    assert figures.parts.hidden_exchange_share == pytest.approx(0.5)
+    assert {device.device for device in figures.devices} == {"tpu:0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("Memcpy PtoP (Device -> Device)", "exchange"), ("Memcpy DtoH (Device -> Pinned)", "copy")],
+)
+def test_a_copy_from_gpu_to_gpu_is_an_exchange(name: str, kind: str, tmp_path: Path) -> None:
+    trace = MadeUpTrace()
+    trace.kernel(name, 100, 50, category="gpu_memcpy")
+    assert [row.kind for row in trace.figures(tmp_path).operations] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "is_told"),
+    [
+        ("void ring_push_tokens(int*)", 200, True),
+        ("void ring_push_tokens(int*)", 20, False),
+        ("void at::native::foo(int*)", 200, False),
+    ],
+    ids=["much", "little", "computes"],
+)
+def test_an_unknown_name_gets_the_hint(
+    name: str, length: int, is_told: bool, tmp_path: Path
+) -> None:
+    trace = MadeUpTrace()
+    trace.kernel(GEMM, 100, 1000)
+    trace.kernel(name, 2000, length)
+    notes = trace.read(tmp_path).timeline.notes
+    assert [HINT in note and "--communication" in note for note in notes] == [True] * is_told
+
+
+def test_events_of_devices_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    trace = MadeUpTrace()
+    trace.kernel(GEMM, 100, 1000)
+    trace.add("collective_comm", "xccl::allreduce", 100, 50)
+    (note,) = trace.read(tmp_path).timeline.notes
+    assert note.startswith("1 event of the category 'collective_comm'")
