@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from parallel_core.command_line import options
+from parallel_core.command_line import options, requirements
+from parallel_core.measurement.limits import Limit
 from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files
-from parallel_core.system.errors import RequestError
+from parallel_core.system.errors import DISTURBED, RequestError
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.trace import show_answer
@@ -23,6 +24,7 @@ from parallel_core.traces.figures import as_json
 from parallel_core.traces.profile import running
 from parallel_core.traces.profile.analysis import Analysis, analyse
 from parallel_core.traces.profile.running import Recorded
+from parallel_core.traces.requirements import Requirement, judge
 from parallel_core.traces.trace_files import pack_trace
 
 PROCESS_FIELDS = (
@@ -52,10 +54,16 @@ ENDING = ".json.gz"
     help="Where to make a folder for a trace of each process, which ui.perfetto.dev opens, and a "
     "picture.",
 )
+@requirements.limits
 @options.path("--json", "json_path", "The sentences and all figures.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")
 def profile(
-    warm_up: int, steps: int, output: Path, json_path: Path | None, command: tuple[str, ...]
+    warm_up: int,
+    steps: int,
+    output: Path,
+    limits: tuple[Limit, ...],
+    json_path: Path | None,
+    command: tuple[str, ...],
 ) -> int:
     """Profile a PyTorch, JAX or MXNet program of your own.
 
@@ -96,11 +104,19 @@ def profile(
     if traces:
         with _in_one_line(console):
             analysis = analyse(traces, load.taken_share)
+    judged: tuple[Requirement, ...] = ()
+    if analysis is not None:
+        judged = judge(limits, analysis.answer.recording, analysis.unhidden)
     with _in_one_line(console):
-        files.write_json(json_path, document_of(command, status, processes, traces, load, analysis))
+        document = document_of(command, status, processes, traces, load, analysis)
+        files.write_json(json_path, {**document, "requirements": as_json(judged)})
     if analysis is not None:
         with _in_one_line(console):
             _show(analysis, traces, folder / "timeline.svg", console)
+    requirements.show_requirements(judged, console)
+    if status == 0 and limits:
+        # Nothing can be said of what was not recorded.
+        return requirements.status_of(judged) if judged else DISTURBED
     return running.end_as(status)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import click
 from rich.console import Console
 
-from parallel_core.command_line import options
+from parallel_core.command_line import options, requirements
+from parallel_core.measurement.limits import Limit
 from parallel_core.report.plots import check_drawing, write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
@@ -24,6 +25,7 @@ from parallel_core.traces.figures import as_json
 from parallel_core.traces.perfetto import write_findings
 from parallel_core.traces.ranks import Ranks, summary_of
 from parallel_core.traces.ranks.jobs import of_processes
+from parallel_core.traces.requirements import Requirement, judge, recording_of
 from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks, side_by_side
 
 NEXT = "Details: --details    Perfetto: --perfetto x.json    One step: --step N"
@@ -68,6 +70,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     "FILE.gz is compressed.",
 )
 @click.option("--details", "with_details", is_flag=True, help="Print all tables, too.")
+@requirements.limits
+@requirements.figures
 @options.json_file
 def trace(
     paths: tuple[Path, ...],
@@ -77,8 +81,9 @@ def trace(
     kernel_delay: int,
     with_findings: Path | None,
     with_details: bool,
+    limits: tuple[Limit, ...],
     json_path: Path | None,
-) -> None:
+) -> int:
     """Show what overlapped in a trace, and what did not.
 
     It says how busy each queue was, and what bounds the time or a step.
@@ -111,6 +116,11 @@ def trace(
         ]
         document = {"ranks": all_ranks, "summary": as_json(summary)}
         show = partial(_show_several, ranks, summary, console)
+    judged: tuple[Requirement, ...] = ()
+    if limits:
+        cases = [rank.figures[0] for rank in ranks.values()]
+        judged = judge(limits, recording_of(ranks), of_processes(cases))
+        document["requirements"] = as_json(judged)
     # Files are written first: printing fails if the reader of a pipe leaves early.
     if picture is not None:
         write_picture_file(timeline, picture)
@@ -123,6 +133,8 @@ def trace(
         console.print(f"Wrote {with_findings}: open it in ui.perfetto.dev", soft_wrap=True)
     if picture is not None:
         console.print(f"Timeline: {picture}", soft_wrap=True)
+    requirements.show_requirements(judged, console)
+    return requirements.status_of(judged)
 
 
 def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:

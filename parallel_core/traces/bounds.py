@@ -342,7 +342,7 @@ def answer_of(recording: Recording) -> Answer:
         sentences.append(f"Look first at {first.sentence.format_map(slots)}.")
     elif first is OPEN:
         rules = BOUNDS if bound is OPEN else FIRST
-        todo = what_would_decide(rules, recording)
+        todo = what_would_decide(lambda steps: decided(rules, steps) is not OPEN, recording)
         sentences.append(f"What to look at first is open: {todo}.")
     return Answer(
         tuple(sentences),
@@ -364,18 +364,18 @@ def answer_of_trace(cases: Sequence[CaseFigures]) -> Answer | None:
     return answer_of(Recording(cases, cases[0].accounted))
 
 
-def what_would_decide(rules: Sequence[Rule], recording: Recording) -> str:
-    """Return what to do, as a clause, where some steps leave open which rule holds.
+def what_would_decide(is_decided: Callable[[Recording], bool], recording: Recording) -> str:
+    """Return what to do, as a clause, where some steps leave something open.
 
     More steps make their spread matter less, and a quiet machine what other processes took.
     """
     typical = Parts(*map(median, zip(*map(astuple, recording.steps), strict=True)))
     many_steps = replace(recording, steps=[typical] * MANY_STEPS)
-    if decided(rules, replace(recording, taken=0.0)) is not OPEN:
+    if is_decided(replace(recording, taken=0.0)):
         return ON_A_QUIET_MACHINE
-    if decided(rules, many_steps) is not OPEN:
+    if is_decided(many_steps):
         return MORE_STEPS
-    if decided(rules, replace(many_steps, taken=0.0)) is not OPEN:
+    if is_decided(replace(many_steps, taken=0.0)):
         return BOTH
     return NEITHER
 

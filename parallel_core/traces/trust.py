@@ -182,6 +182,7 @@ LACKING: Mapping[str, str] = {
     "not-matched": "no collective was found on all of its ranks",
     "not-said": "the traces do not say it",
     "not-timed-alone": "it was not timed without the profiler",
+    "slowed-down": "its time is the profiler's, which slowed the steps down",
     "single-step": "a single step has no interval",
 }
 """Why a figure is unknown, by the code that its declaration names."""
