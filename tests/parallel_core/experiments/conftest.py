@@ -22,6 +22,8 @@ from parallel_core.run.measure import load as load_backend
 from parallel_core.run.measure import measure
 from parallel_core.system import machine
 
+MOST_WATCHED = counting.MOST_WATCHED
+
 
 @pytest.fixture(autouse=True)
 def _unwatched_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +36,12 @@ def _little_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time units of a step once, and record nothing for longer only to watch its threads."""
     monkeypatch.setattr(training_steps, "BARE_ROUNDS", 1)
     monkeypatch.setattr(counting, "MOST_WATCHED", 0)
+
+
+@pytest.fixture
+def threads_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record as long as it takes to know whether threads ran."""
+    monkeypatch.setattr(counting, "MOST_WATCHED", MOST_WATCHED)
 
 
 @pytest.fixture
