@@ -18,7 +18,7 @@ import numpy as np
 from backends.profiling import HOST_DEVICE
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_seconds
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
-from parallel_core.system.formatting import figure, percent, seconds
+from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.system.machine import WORTH_SAYING
 from parallel_core.traces.account import (
     LEAST,
@@ -331,7 +331,8 @@ def answer_of(recording: Recording) -> Answer:
     sentences = [_length(recording)]
     slots = _slots(recording)
     if bound is OPEN:
-        sentences.append(f"What bounds it is open: {slots['shares']}.")
+        shares = shares_in_words(recording.account, is_named=True)
+        sentences.append(f"What bounds it is open: {shares}.")
     else:
         sentences.append(bound.sentence.format_map(slots))
     overlap = UNKNOWN
@@ -410,16 +411,17 @@ def _slots(recording: Recording) -> Mapping[str, object]:
     }
 
 
-def shares_in_words(account: StepAccount) -> str:
-    """Write the parts of a step, the largest with its interval: `90 % (78–100 %) waiting, 7 %
-    exchange only`.
+def shares_in_words(account: StepAccount, *, is_named: bool = False) -> str:
+    """Write the parts of a step, the largest with its interval: `90 % (78–100 %); 7 % exchange
+    only`. Its name stands there, too, if `is_named`.
     """
     shares = account.shares
     largest, *others = sorted(shares, key=lambda part: -shares[part].estimate)
     others = [part for part in others if shares[part].estimate >= LEAST]
-    in_words = [f"{share_in_words(shares[largest])} {WORDS[largest]}"]
-    in_words += [f"{percent(shares[part].estimate)} {WORDS[part]}" for part in others]
-    return ", ".join(in_words)
+    name = f" {WORDS[largest]}" if is_named else ""
+    in_words = [f"{percent(shares[part].estimate)} {WORDS[part]}" for part in others]
+    rest = f"; {listed(in_words)}" if in_words else ""
+    return f"{share_in_words(shares[largest])}{name}{rest}"
 
 
 def _length(recording: Recording) -> str:
@@ -453,7 +455,7 @@ def _hidden(recording: Recording) -> tuple[str, str]:
     place = None if recording.slowdown > MAX_SLOWDOWN else decide(share, *edges)
     code = INCONCLUSIVE if place is None else codes[place]
     exchanging_steps = max(process.exchanging_steps for process in recording.processes)
-    notes = [f"{_a_step(recording, 'exchange_seconds')}"]
+    notes = [_a_step(recording, "exchange_seconds")]
     if exchanging_steps < MOST * len(recording.steps):
         notes = [f"in {exchanging_steps} of {len(recording.steps)} steps"]
         early = None
@@ -464,7 +466,8 @@ def _hidden(recording: Recording) -> tuple[str, str]:
         notes.append(f"{early or 'none'} of {whole} launched before the backward pass was over")
         if forward := recording.sum("forward_exchanges"):
             notes.append(f"{forward} before it began")
-    return code, f"{share_in_words(share)} of the exchange is hidden ({', '.join(notes)})."
+    hidden = share_in_words(share) if share.estimate >= LEAST else "None"
+    return code, f"{hidden} of the exchange is hidden ({', '.join(notes)})."
 
 
 def _without_exchange(recording: Recording) -> str:

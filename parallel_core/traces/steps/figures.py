@@ -26,6 +26,7 @@ from parallel_core.traces.account import Division, Parts, StepAccount, account_o
 from parallel_core.traces.case_spans import (
     PROFILER_STEP,
     CaseSpans,
+    cases_of,
     clip,
     total_length,
     union,
@@ -225,36 +226,25 @@ def numbered_step(timeline: Timeline, number: int) -> Window:
     return step_of_number[number]
 
 
-def only_step(timeline: Timeline, step: Window) -> Timeline:
+def only_step(timeline: Timeline, step: Window) -> CaseSpans:
     """Return what a program did in a step, and what it launched in it, whenever that ran.
 
-    What the devices were still doing of the steps before is kept from the step's beginning on:
-    without it they would seem to wait.
+    It begins as its account does: when devices had done what was launched before the step.
     """
-    spans, start, end = timeline.columns, step.start, step.end
-    of_step = launched_in(spans, step)
-    on_devices = spans.kinds != KINDS.index("host")
-    last_end = spans.ends[of_step].max(initial=end)
-    ran_meanwhile = (spans.ends > start) & (spans.starts < last_end)
-    unfinished = on_devices & (spans.since < start) & ran_meanwhile
-    kept = spans.select(of_step | unfinished)
-    cut = replace(kept, starts=np.maximum(kept.starts, start))
-    notes = timeline.notes
-    count = int(unfinished.sum())
-    if count:
-        note = (
-            f"When {step.name} began, devices had still to do {count:,} operations of earlier "
-            "steps: they are kept."
-        )
-        notes = (*notes, note)
-    in_step = [mark for mark in timeline.annotations if start <= mark.start and mark.end <= end]
-    return replace(
+    spans = timeline.columns
+    earlier = (spans.kinds != KINDS.index("host")) & (spans.since < step.start)
+    begun = int(spans.ends[earlier].max(initial=step.start))
+    in_step = [
+        mark for mark in timeline.annotations if step.start <= mark.start and mark.end <= step.end
+    ]
+    cut = replace(
         timeline,
-        spans=cut.select(np.argsort(cut.starts, kind="stable")),
-        begin=start,
+        spans=spans.select(launched_in(spans, step)),
+        begin=step.start,
         annotations=tuple(in_step),
-        notes=notes,
     )
+    (case,) = cases_of(cut)
+    return replace(case, start=begun, end=max(case.end, begun))
 
 
 def launched_in(spans: Spans, step: Window) -> np.ndarray:
