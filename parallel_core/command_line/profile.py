@@ -18,7 +18,7 @@ from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.trace import show_answer
+from parallel_core.terminal.trace import show_analysis
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.profile import running
 from parallel_core.traces.profile.analysis import Analysis, analyse
@@ -149,8 +149,7 @@ def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]
 
 def _show(analysis: Analysis, traces: Iterable[Path], picture: Path, console: Console) -> None:
     """Print an analysis, and the command that shows more; write the picture."""
-    doubts = [doubt for trace in analysis.traces.values() for doubt in trace.doubts]
-    show_answer(analysis.answer, analysis.unhidden, doubts, console)
+    show_analysis(analysis, console)
     command = shlex.join(("parallel-core", "trace", *map(str, traces)))
     console.print(f"More: {command}", soft_wrap=True)
     write_picture_file(analysis.timeline, picture)

@@ -16,8 +16,7 @@ from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences
-from parallel_core.terminal.timeline import show_figures, show_prices
-from parallel_core.terminal.trace import show_answer, show_details, show_ranks
+from parallel_core.terminal.trace import show_ranks, show_trace
 from parallel_core.traces.bounds import answer_of_trace
 from parallel_core.traces.devices.queues import KERNEL_DELAY
 from parallel_core.traces.figures import as_json
@@ -25,8 +24,6 @@ from parallel_core.traces.perfetto import write_findings
 from parallel_core.traces.ranks import Ranks, summary_of
 from parallel_core.traces.ranks.jobs import of_processes
 from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks, side_by_side
-
-NEXT = "Details: --details    Perfetto: --perfetto x.json    One step: --step N"
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -101,7 +98,7 @@ def trace(
     if len(ranks) == 1:
         (only_rank,) = ranks.values()
         timeline, document = only_rank.timeline, _as_json(only_rank)
-        show = partial(_show, only_rank, with_details, console)
+        show = partial(show_trace, only_rank, with_details, console)
     else:
         summary = summary_of(ranks)
         timeline = side_by_side(ranks, bool(summary.clocks_agree))
@@ -135,24 +132,6 @@ def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:
         write_findings(rank.file, rank.timeline, rank.origin, path, kernel_delay)
     except OSError as error:
         raise RequestError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _show(rank: RankTrace, with_details: bool, console: Console) -> None:
-    """Print the answer of a program's trace, or the figures of an experiment's cases."""
-    notes = rank.timeline.notes
-    answer = answer_of_trace(rank.figures)
-    if answer is None:
-        show_figures(rank.figures, console)
-        show_prices(rank.prices, console)
-    else:
-        show_answer(answer, rank.figures[0].unhidden, rank.doubts, console)
-    if answer is None or with_details:
-        show_sentence(f"{rank.timeline.source}: {rank.spans:,} spans", console, "bold")
-        if answer is not None:
-            show_details(rank.figures[0], rank.prices, console)
-        show_sentences(notes, console, ASIDE, bullet="· ")
-    else:
-        show_sentence(NEXT, console, ASIDE)
 
 
 def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Console) -> None:
