@@ -86,14 +86,13 @@ STEPS = Columns(
         "host_seconds": "on the host",
         "operations": "operations",
         "busy_seconds": "at work",
-        "collective_seconds": "collectives",
+        "exchange_seconds": "exchanging",
     },
 )
 IN_WORDS = {
     "seconds": "in all",
-    "device_seconds": "from its first operation to its last",
     "busy_seconds": "at work",
-    "collective_seconds": "in collectives",
+    "exchange_seconds": "exchanging",
 }
 RANKS = {
     "seconds": "time",

@@ -39,7 +39,7 @@ from parallel_core.traces.case_spans import (
     lengths_within,
     union,
 )
-from parallel_core.traces.devices import FILLS, WITHIN_A_DEVICE, named
+from parallel_core.traces.devices import FILLS, WITHIN_A_DEVICE
 from parallel_core.traces.figures import (
     Count,
     Lacking,
@@ -170,7 +170,7 @@ class DeviceExchange(NamedTuple):
 def masks_of(case: CaseSpans) -> Activities:
     """Return the masks of a case's spans by what they did."""
     copying, exchanging = case.of_kind("copy"), case.of_kind("exchange")
-    within_a_device = named(case, WITHIN_A_DEVICE)
+    within_a_device = case.named(WITHIN_A_DEVICE)
     if case.name == ALL:
         copying &= ~within_a_device
         devices = {device for device, _ in case.spans.queues}
@@ -205,7 +205,7 @@ def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
     """
     masks, device_of = masks_of(case), case.device_of
     # As Holistic Trace Analysis has it, filling memory hides no exchange.
-    kernels = np.flatnonzero(masks.computing & ~named(case, FILLS))
+    kernels = np.flatnonzero(masks.computing & ~case.named(FILLS))
     kernels_of = _by_device(device_of, kernels)
     exchanges_of = _by_device(device_of, np.flatnonzero(masks.exchanging))
     all_compute = set(exchanges_of) <= set(kernels_of)

@@ -69,6 +69,8 @@ class CaseSpans:
     """The program's own, of a timeline without cases."""
     host_calls: HostCalls | None = None
     """What the host did, call within call, of a timeline without cases."""
+    begun: int = 0
+    """When the devices had ended the steps before, of a single step."""
 
     @property
     def nanoseconds(self) -> int:
@@ -118,9 +120,9 @@ class CaseSpans:
         """Return the mask of the spans of some kinds."""
         return np.isin(self.spans.kinds, [KINDS.index(kind) for kind in kinds])
 
-    def named(self, pattern: re.Pattern[str]) -> np.ndarray:
-        """Return the mask of the spans whose operators' names hold a pattern."""
-        holds = [pattern.search(name) is not None for name in self.spans.operators]
+    def named(self, pattern: str | re.Pattern[str]) -> np.ndarray:
+        """Return the mask of the spans whose operators' names hold a regular expression."""
+        holds = [re.search(pattern, name) is not None for name in self.spans.operators]
         return np.array(holds, bool)[self.spans.operator_of]
 
     def intervals(self, where: np.ndarray) -> np.ndarray:

@@ -79,11 +79,11 @@ class _Operators(NamedTuple):
 
 def backward_passes(case: CaseSpans) -> Passes:
     """Find the backward passes of a case; there are none if no operator is known as one of them."""
-    backward = np.flatnonzero(_named(case, BACKWARD))
+    backward = np.flatnonzero(case.named(f"^{BACKWARD}"))
     if len(backward) == 0:
         nothing = np.zeros(0, np.int64)
         return Passes(nothing, nothing, nothing, nothing, nothing, nothing.astype(bool))
-    keeps = _named(case, KEEPING)[backward]
+    keeps = case.named(f"^{KEEPING}")[backward]
     operators = _Operators(
         case.spans.starts[backward],
         np.maximum.accumulate(case.spans.ends[backward]),
@@ -93,7 +93,7 @@ def backward_passes(case: CaseSpans) -> Passes:
     operators.copying_times[keeps] = _copying_times(case, backward[keeps])
     updates = _outside_passes(_starts_of_annotations(case, OPTIMIZER), operators)
     steps = np.array([window.start for window in step_windows(case.annotations)], np.int64)
-    losses = case.spans.starts[_named(case, GRADIENT_OF_LOSS)]
+    losses = case.spans.starts[case.named(f"^{GRADIENT_OF_LOSS}")]
     return _divided(
         operators,
         boundaries=np.unique(np.concatenate((updates, steps, losses))),
@@ -174,7 +174,7 @@ def passes_of_exchanges(case: CaseSpans, passes: Passes, places: np.ndarray) -> 
 
 def _inside_a_layer(case: CaseSpans, times: np.ndarray) -> np.ndarray:
     """Return at which times a layer's operator of a backward pass runs."""
-    layers = np.flatnonzero(_named(case, BACKWARD) & ~_named(case, KEEPING))
+    layers = np.flatnonzero(case.named(f"^{BACKWARD}") & ~case.named(f"^{KEEPING}"))
     # If none began before, this is -1, and finds the entry that is appended.
     last_begun = np.searchsorted(case.spans.starts[layers], times, side="right") - 1
     ends = np.append(case.spans.ends[layers], EARLIEST)
@@ -217,12 +217,6 @@ def _far_behind(
     return is_far
 
 
-def _named(case: CaseSpans, beginning: str) -> np.ndarray:
-    """Return the mask of the spans whose operators' names begin with `beginning`."""
-    is_named = np.array([name.startswith(beginning) for name in case.spans.operators], bool)
-    return is_named[case.spans.operator_of] if len(is_named) else np.zeros(0, bool)
-
-
 def _starts_of_annotations(case: CaseSpans, beginning: str) -> np.ndarray:
     """Return in order when the annotations begin whose names begin with `beginning`."""
     starts = [mark.start for mark in case.annotations if mark.name.startswith(beginning)]
@@ -253,7 +247,7 @@ def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
     Without steps those count after whose launch the next operator is one of the backward pass.
     """
     spans = case.spans
-    is_backward = _named(case, BACKWARD) | _with_name(
+    is_backward = case.named(f"^{BACKWARD}") | _with_name(
         spans, lambda name: name.endswith(" backward")
     )
     if not is_backward.any():
@@ -261,8 +255,7 @@ def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
     # Of a GPU's program the operators are the host's, and the kernels run later.
     on_host = case.of_kind("host")
     operators = np.flatnonzero(on_host if on_host.any() else case.of_kind("compute"))
-    keeps = np.array([name == KEEPING for name in spans.operators], bool)
-    operators = operators[~keeps[spans.operator_of[operators]]]
+    operators = operators[~case.named(f"^{KEEPING}")[operators]]
     exchanges = np.flatnonzero(case.of_kind("exchange"))
     launches = case.since[exchanges]
     windows = step_windows(case.annotations)

@@ -31,8 +31,7 @@ from parallel_core.traces.case_spans import (
     total_length,
     union,
 )
-from parallel_core.traces.devices import kernels, work_of
-from parallel_core.traces.figures import Count, Lacking, Ratio, Seconds
+from parallel_core.traces.figures import Count, Lacking, Ratio, Seconds, figure
 from parallel_core.traces.steps.operations import (
     NO_STEP,
     ended_before,
@@ -55,7 +54,7 @@ COVERED = 0.9
 """Steps that a profiler marks cover at least this share of the time in which devices worked, unless
 these are behind them.
 """
-COMPARED = ("seconds", "device_seconds", "busy_seconds", "collective_seconds")
+COMPARED = ("seconds", "busy_seconds", "exchange_seconds")
 """The quantities of a step in which it may be an outlier; the first only if the devices kept to the
 steps.
 """
@@ -69,30 +68,34 @@ LEAST_DEVIATION = 0.05
 
 @dataclass(frozen=True)
 class StepFigures:
-    """One step: how long it took, and what it launched did on the devices, all of them as one."""
+    """One step as the devices kept to it, and when the host did it, which may run ahead."""
 
     name: str
     start_seconds: Seconds
-    """Since the timeline's beginning."""
-    seconds: Seconds
-    """How long the devices kept to it, from `begun_seconds` on: the whole of its `parts`."""
+    """When the host began it, since the timeline's beginning."""
     host_seconds: Seconds
-    """How long the host took for it, which may run ahead."""
+    """How long the host took for it."""
     operations: Count
-    device_seconds: Seconds
-    """From its first operation's start to its last one's end; 0 without operations, as all that
-    follows.
-    """
-    busy_seconds: Seconds
-    """How long at least one operation ran."""
-    compute_seconds: Seconds
-    """How long kernels ran that are no collectives, copies or fills."""
-    collective_seconds: Seconds
-    hidden_collective_seconds: Seconds
-    """How much of that lay under the compute seconds."""
+    """How many it launched."""
     begun_seconds: Seconds
     """When the devices had ended the steps before, since the timeline's beginning."""
     parts: Parts
+    """What its time consists of, from then on."""
+
+    @figure
+    def seconds(self) -> Seconds:
+        """How long it took."""
+        return self.parts.seconds
+
+    @figure
+    def busy_seconds(self) -> Seconds:
+        """How long anything ran on a device."""
+        return self.parts.seconds - self.parts.idle_seconds
+
+    @figure
+    def exchange_seconds(self) -> Seconds:
+        """How long a device exchanged, whatever ran meanwhile; the mean of those that do."""
+        return self.parts.exchange_seconds
 
 
 @dataclass(frozen=True)
@@ -244,7 +247,7 @@ def only_step(timeline: Timeline, step: Window) -> CaseSpans:
         annotations=tuple(in_step),
     )
     (case,) = cases_of(cut)
-    return replace(case, start=begun, end=max(case.end, begun))
+    return replace(case, start=begun, end=max(case.end, begun), begun=begun)
 
 
 def launched_in(spans: Spans, step: Window) -> np.ndarray:
@@ -327,27 +330,19 @@ def _step_figures(
     places_of_steps = np.split(in_steps, bounds)
     intervals_of_steps = [case.intervals(places) for places in places_of_steps]
     times = times_on_devices(case, windows, intervals_of_steps)
-    parts = division.parts(times)
-    compute, collective = kernels(case)
+    parts_of_steps = division.parts(times)
     rows = []
-    for number, window in enumerate(windows):
-        places = places_of_steps[number]
-        work = work_of(case, places, compute, collective)
-        begun, _ = times[number]
+    for window, places, time, parts in zip(
+        windows, places_of_steps, times, parts_of_steps, strict=True
+    ):
         rows.append(
             StepFigures(
                 name=window.name,
                 start_seconds=in_seconds(window.start),
-                seconds=parts[number].seconds,
                 host_seconds=in_seconds(window.end - window.start),
                 operations=len(places),
-                device_seconds=in_seconds(work.whole),
-                busy_seconds=in_seconds(work.busy),
-                compute_seconds=in_seconds(work.compute),
-                collective_seconds=in_seconds(work.collective),
-                hidden_collective_seconds=in_seconds(work.hidden),
-                begun_seconds=in_seconds(begun),
-                parts=parts[number],
+                begun_seconds=in_seconds(time[0]),
+                parts=parts,
             )
         )
     return tuple(rows)

@@ -76,7 +76,7 @@ def times_on_devices(
     begins: list[int] = []
     ends: list[int] = []
     # A step that was cut out begins later than it was marked if devices were behind.
-    begin = case.start
+    begin = case.begun
     # When all operations of the steps so far had ended.
     all_ended = 0
     for number, window in enumerate(windows):
