@@ -34,6 +34,8 @@ from parallel_core.traces.account import (
 )
 from parallel_core.traces.case_spans import ALL, MAX_SLOWDOWN
 from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.figures import Reading, figures_of_level, reading
+from parallel_core.traces.trust import UNSEEN
 
 MOST = 0.5
 """From this share on an exchange overlaps, or is waiting, or goes from one process to another."""
@@ -93,6 +95,16 @@ class Recording:
         """The median step."""
         whole = mean_of([process.parts for process in self.processes])
         return account_of(self.steps, whole, self.taken)
+
+    def reading(self, name: str) -> Reading:
+        """Return a figure of the median step, or of the first process, by its name.
+
+        Of devices that were hardly recorded none is known. Raises KeyError if there is none of this
+        name.
+        """
+        is_of_step = name in figures_of_level(StepAccount)
+        known = reading(self.account if is_of_step else self.processes[0], name)
+        return replace(known, value=None, lacking=UNSEEN) if self.is_unseen else known
 
     def mean(self, name: str) -> float:
         """Return a figure's mean over the processes; 0 stands for what is not known."""

@@ -3,15 +3,21 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backends.profiling import Timeline
 from backends.profiling.slices import Slice, Trace
 from backends.torch.profiler import timeline_of
+from parallel_core.traces.bounds import Recording, answer_of_trace
+from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.figures import SHARE, figures_of_level, reading
+from parallel_core.traces.ranks import RankFigures, summary_of
 from parallel_core.traces.trace_files import read_ranks, read_timeline
+from parallel_core.traces.trust import LACKING, UNSEEN
 
 TRACES = Path(__file__).parents[1] / "stored"
 INCOMPLETE = TRACES / "incomplete"
@@ -130,3 +136,53 @@ def test_operations_launched_before_the_recording_are_told_from_those_without_a_
     assert before.unlinked == 3
     never = read_timeline(TRACES / "of_jax" / "gpu.json")
     assert any(note.startswith("30 of 30 operations on devices are") for note in never.notes)
+
+
+def rows_within(value: Any) -> Iterator[Any]:
+    """Iterate over the rows in a value, itself and those within others too."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from rows_within(item)
+    elif declared := figures_of_level(type(value)):
+        yield value
+        for name in declared:
+            yield from rows_within(getattr(value, name))
+
+
+@pytest.mark.parametrize("folder", ["two_gpus", "incomplete", "linked", "of_jax", "exchanging"])
+def test_no_figure_is_unknown_without_a_reason(folder: str) -> None:
+    traces = {
+        number: next(iter(read_ranks([path]).values()))
+        for number, path in enumerate(sorted((TRACES / folder).glob("*.json*")))
+    }
+    summary = summary_of(traces)
+    levels = set()
+    for row in rows_within([summary, *(trace.figures for trace in traces.values())]):
+        levels.add(type(row))
+        for name in figures_of_level(type(row)):
+            if getattr(row, name) is None:
+                assert reading(row, name).lacking in LACKING, (type(row), name)
+    assert levels >= {CaseFigures, RankFigures}
+
+
+def test_a_figure_is_read_by_its_name_with_its_unit_and_interval() -> None:
+    recording = recording_of("linked/ddp.json.gz")
+    exact = recording.reading("hidden_collective_share")
+    assert exact.figure.unit == SHARE
+    assert exact.value is not None
+    assert exact.value.low == exact.value.high == recording.processes[0].hidden_collective_share
+    hidden = recording.reading("hidden_exchange_share")
+    assert hidden.figure.unit == SHARE
+    assert hidden.value is not None
+    assert hidden.value.low < hidden.value.estimate < hidden.value.high
+    assert recording.reading("hidden_copy_share").lacking == "no-copies"
+    assert recording_of("incomplete/kernels_missing.json").reading("seconds").lacking == UNSEEN
+
+
+def recording_of(name: str) -> Recording:
+    (rank,) = read_ranks([TRACES / name]).values()
+    answer = answer_of_trace(rank.figures)
+    assert answer is not None
+    return answer.recording
