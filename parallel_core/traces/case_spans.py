@@ -8,6 +8,7 @@ intervals.
 
 import re
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -267,6 +268,19 @@ def groups_of(keys: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(small_keys, kind="stable")
     bounds = np.flatnonzero(np.diff(keys[order])) + 1
     return np.split(order, bounds)
+
+
+def of_last_begun(
+    starts: np.ndarray,
+    values: np.ndarray,
+    times: np.ndarray,
+    without: int,
+    side: Literal["left", "right"] = "right",
+) -> np.ndarray:
+    """Return the value of the last of some starts, in order, up to each time; `without` where none
+    began. From the left, what begins at a time has not begun by then.
+    """
+    return np.append(without, values)[np.searchsorted(starts, times, side=side)]
 
 
 def union(*intervals: np.ndarray) -> np.ndarray:

@@ -212,7 +212,15 @@ def _idleness(
     counts = np.bincount(gaps.waited_for, minlength=len(WAITED_FOR)).tolist()
     times = [int(lengths[gaps.waited_for == waited].sum()) for waited in range(len(WAITED_FOR))]
     return QueueIdleness(
-        device, queue, in_seconds(int(lengths.sum())), *map(in_seconds, times), *counts
+        device=device,
+        queue=queue,
+        idle_seconds=in_seconds(sum(times)),
+        host_wait_seconds=in_seconds(times[HOST]),
+        kernel_wait_seconds=in_seconds(times[KERNEL]),
+        other_wait_seconds=in_seconds(times[OTHER]),
+        host_waits=counts[HOST],
+        kernel_waits=counts[KERNEL],
+        other_waits=counts[OTHER],
     )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling import Spans
-from parallel_core.traces.case_spans import EARLIEST, LATEST, NONE, CaseSpans
+from parallel_core.traces.case_spans import EARLIEST, LATEST, NONE, CaseSpans, of_last_begun
 from parallel_core.traces.steps.figures import step_windows
 
 BACKWARD = "autograd::engine::evaluate_function"
@@ -148,12 +148,9 @@ def _copying_times(case: CaseSpans, keeping: np.ndarray) -> np.ndarray:
     starts, ends = case.spans.starts[keeping[by_launch]], case.spans.ends[keeping[by_launch]]
     work = np.flatnonzero(case.of_kind("compute", "copy"))
     launches = case.since[work]
-    # If none began before, this is -1, and finds the entry that is appended.
-    last_begun = np.searchsorted(starts, launches, side="right") - 1
-    is_within = launches < np.append(ends, EARLIEST)[last_begun]
-    copying_times[by_launch] = np.bincount(
-        last_begun[is_within], case.lengths[work[is_within]], len(by_launch)
-    )
+    is_within = launches < of_last_begun(starts, ends, launches, EARLIEST)
+    operator = np.searchsorted(starts, launches[is_within], side="right") - 1
+    copying_times[by_launch] = np.bincount(operator, case.lengths[work[is_within]], len(by_launch))
     return copying_times
 
 
@@ -175,10 +172,8 @@ def passes_of_exchanges(case: CaseSpans, passes: Passes, places: np.ndarray) -> 
 def _inside_a_layer(case: CaseSpans, times: np.ndarray) -> np.ndarray:
     """Return at which times a layer's operator of a backward pass runs."""
     layers = np.flatnonzero(case.named(f"^{BACKWARD}") & ~case.named(f"^{KEEPING}"))
-    # If none began before, this is -1, and finds the entry that is appended.
-    last_begun = np.searchsorted(case.spans.starts[layers], times, side="right") - 1
-    ends = np.append(case.spans.ends[layers], EARLIEST)
-    return ends[last_begun] > times
+    starts, ends = case.intervals(layers).T
+    return of_last_begun(starts, ends, times, EARLIEST) > times
 
 
 def exchanges_named(exchanges: Spans, pattern: re.Pattern[str]) -> np.ndarray:
@@ -225,10 +220,8 @@ def _starts_of_annotations(case: CaseSpans, beginning: str) -> np.ndarray:
 
 def _outside_passes(times: np.ndarray, operators: _Operators) -> np.ndarray:
     """Return the times at which no operator of a backward pass runs: some optimizers step in it."""
-    # If none began before, this is -1, and finds the entry that is appended.
-    last_begun = np.searchsorted(operators.starts, times, side="right") - 1
-    ends = np.append(operators.latest_ends, EARLIEST)
-    return times[ends[last_begun] <= times]
+    ends = of_last_begun(operators.starts, operators.latest_ends, times, EARLIEST)
+    return times[ends <= times]
 
 
 class EarlyExchanges(NamedTuple):
