@@ -150,7 +150,7 @@ def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]
 def _show(analysis: Analysis, traces: Iterable[Path], picture: Path, console: Console) -> None:
     """Print an analysis, and the command that shows more; write the picture."""
     show_analysis(analysis, console)
-    command = shlex.join(("parallel-core", "trace", *map(str, traces)))
+    command = shlex.join(("parallel-core", "trace", "--details", *map(str, traces)))
     console.print(f"More: {command}", soft_wrap=True)
     write_picture_file(analysis.timeline, picture)
     console.print(f"Timeline: {picture}", soft_wrap=True)
