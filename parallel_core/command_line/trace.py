@@ -97,16 +97,12 @@ def trace(
     console = options.console_beside(json_path, with_findings)
     if len(ranks) == 1:
         (only_rank,) = ranks.values()
-        timeline, document = only_rank.timeline, _as_json(only_rank)
+        timeline, document = only_rank.timeline, partial(_as_json, only_rank)
         show = partial(show_trace, only_rank, with_details, console)
     else:
         summary = summary_of(ranks)
         timeline = side_by_side(ranks, bool(summary.clocks_agree))
-        all_ranks = [
-            {"rank": number, "file": str(rank.file), **_as_json(rank)}
-            for number, rank in ranks.items()
-        ]
-        document = {"ranks": all_ranks, "summary": as_json(summary)}
+        document = partial(_ranks_as_json, ranks, summary)
         show = partial(_show_several, ranks, summary, console)
     # Files are written first: printing fails if the reader of a pipe leaves early.
     if picture is not None:
@@ -114,7 +110,8 @@ def trace(
     if with_findings is not None:
         (only_rank,) = ranks.values()
         _write_findings(only_rank, with_findings, kernel_delay)
-    files.write_json(json_path, document)
+    if json_path is not None:
+        files.write_json(json_path, document())
     show()
     if with_findings is not None:
         console.print(f"Wrote {with_findings}: open it in ui.perfetto.dev", soft_wrap=True)
@@ -165,3 +162,11 @@ def _as_json(rank: RankTrace) -> dict[str, Any]:
         "cases": as_json(rank.figures),
         "interference": as_json(rank.prices),
     }
+
+
+def _ranks_as_json(ranks: Mapping[int, RankTrace], summary: Ranks) -> dict[str, Any]:
+    """Return the object of several ranks in the JSON."""
+    objects = [
+        {"rank": number, "file": str(rank.file), **_as_json(rank)} for number, rank in ranks.items()
+    ]
+    return {"ranks": objects, "summary": as_json(summary)}

@@ -16,6 +16,7 @@ it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from functools import lru_cache
 from math import inf
 from statistics import fmean
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -364,6 +365,12 @@ def account_of(
     `whole` is the recording, of which hidden shares are; without it they are of the steps. `taken`
     is other processes' share of the cores.
     """
+    return _account_of(tuple(steps), whole or mean_of(steps), taken)
+
+
+@lru_cache(maxsize=16)
+def _account_of(steps: tuple[Parts, ...], whole: Parts, taken: float) -> StepAccount:
+    """Return the account of steps; a screen and the JSON ask for the same one."""
     seconds_of_steps = [step.seconds for step in steps]
     median = exponential(over_rounds(np.log, seconds_of_steps, noise=BETWEEN_PROCESSES))
     # Without the other processes a step may have taken less.
@@ -373,8 +380,8 @@ def account_of(
         seconds=median.estimate,
         seconds_interval=interval if len(steps) > 1 else None,
         shares={part: over_steps(share_of(part), steps, taken) for part in PARTS},
-        hidden_exchange_share=_hidden_share("exchange", steps, whole or mean_of(steps), taken),
-        hidden_copy_share=_hidden_share("copy", steps, whole or mean_of(steps), taken),
+        hidden_exchange_share=_hidden_share("exchange", steps, whole, taken),
+        hidden_copy_share=_hidden_share("copy", steps, whole, taken),
     )
 
 

@@ -30,7 +30,6 @@ from parallel_core.traces.account import (
     mean_of,
     over_steps,
     share_in_words,
-    share_of,
 )
 from parallel_core.traces.case_spans import ALL, MAX_SLOWDOWN
 from parallel_core.traces.cases import CaseFigures
@@ -132,8 +131,9 @@ class Recording:
         """Whether less than half of what looks like computing was computed: in a trace an operator
         computes until it ends, also while its thread has no core.
         """
-        computing = self.account.shares[COMPUTE].estimate
-        return bool(self.is_largest(COMPUTE)) and self.core_wait >= computing / 2
+        if not self.core_wait or not self.is_largest(COMPUTE):
+            return False
+        return self.core_wait >= self.account.shares[COMPUTE].estimate / 2
 
     def is_largest(self, part: str) -> bool | None:
         """Return whether a part of a step is larger than each other one; None if that is open."""
@@ -189,7 +189,7 @@ def largest_part(names: Sequence[str], steps: Sequence[Parts], taken: float) -> 
 
     `taken` is the share of the cores' time that other processes took.
     """
-    largest = max(names, key=lambda part: over_steps(share_of(part), steps).estimate)
+    largest = max(names, key=lambda part: median(getattr(step, part) for step in steps))
     others = [part for part in names if part != largest]
     apart = over_steps(
         lambda of: (of[largest] - np.max([of[part] for part in others], axis=0)) / of["seconds"],
@@ -384,7 +384,7 @@ def what_would_decide(rules: Sequence[Rule], recording: Recording) -> str:
     """
     typical = Parts(*map(median, zip(*map(astuple, recording.steps), strict=True)))
     many_steps = replace(recording, steps=[typical] * MANY_STEPS)
-    if decided(rules, replace(recording, taken=0.0)) is not OPEN:
+    if recording.taken and decided(rules, replace(recording, taken=0.0)) is not OPEN:
         return ON_A_QUIET_MACHINE
     if decided(rules, many_steps) is not OPEN:
         return MORE_STEPS

@@ -13,7 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling import Spans
-from parallel_core.traces.case_spans import EARLIEST, LATEST, NONE, CaseSpans, of_last_begun
+from parallel_core.traces.case_spans import (
+    EARLIEST,
+    LATEST,
+    NONE,
+    CaseSpans,
+    groups_of,
+    of_last_begun,
+)
 from parallel_core.traces.steps.figures import step_windows
 
 BACKWARD = "autograd::engine::evaluate_function"
@@ -288,8 +295,10 @@ def _left_over(
     launches = case.since[computing]
     of_gradients = _with_name(spans, lambda name: OF_GRADIENTS.search(name) is not None)[exchanges]
     is_left_over = np.zeros(len(exchanges), bool)
-    for step in np.unique(step_of[of_gradients & (step_of >= 0)]).tolist():
-        of_step = np.flatnonzero(of_gradients & (step_of == step))
+    in_steps = np.flatnonzero(of_gradients & (step_of >= 0))
+    for same_step in groups_of(step_of[in_steps]):
+        of_step = in_steps[same_step]
+        step = step_of[of_step[0]]
         from_begin, to_pass = np.searchsorted(launches, (begins[step], pass_starts[step]))
         forward_pass = computing[from_begin:to_pass]
         by_end = forward_pass[np.argsort(spans.ends[forward_pass], kind="stable")]
