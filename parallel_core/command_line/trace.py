@@ -17,7 +17,7 @@ from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.trace import show_ranks, show_trace
-from parallel_core.traces.bounds import answer_of_trace
+from parallel_core.traces.bounds.answer import answer_of_trace
 from parallel_core.traces.devices.queues import KERNEL_DELAY
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.perfetto import write_findings

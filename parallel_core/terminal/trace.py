@@ -21,7 +21,7 @@ from parallel_core.terminal.timeline import (
     show_rows,
     written,
 )
-from parallel_core.traces.bounds import Answer, answer_of_trace
+from parallel_core.traces.bounds.answer import Answer, answer_of_trace
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.evidence.interference import Price
 from parallel_core.traces.figures import figures_of_level

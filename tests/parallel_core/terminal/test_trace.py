@@ -12,7 +12,7 @@ from backends.profiling import Span, Timeline, Window
 from backends.profiling.collectives import Collective
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.trace import show_answer, show_details, show_ranks
-from parallel_core.traces.bounds import answer_of_trace
+from parallel_core.traces.bounds.answer import answer_of_trace
 from parallel_core.traces.cases import CaseFigures, timeline_figures
 from parallel_core.traces.ranks import summary_of
 from parallel_core.traces.trace_files import RankTrace, read_ranks

@@ -12,7 +12,8 @@ import pytest
 from backends.profiling import Timeline
 from backends.profiling.slices import Slice, Trace
 from backends.torch.profiler import timeline_of
-from parallel_core.traces.bounds import Recording, answer_of_trace
+from parallel_core.traces.bounds.answer import answer_of_trace
+from parallel_core.traces.bounds.recording import Recording
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.figures import SHARE, figures_of_level, reading
 from parallel_core.traces.ranks import RankFigures, summary_of
