@@ -328,18 +328,18 @@ def share_of(part: str, whole: str = "seconds") -> Formula:
 
 
 def account_of(
-    steps: Sequence[Parts], whole: Parts | None = None, taken: float = 0.0
+    steps: Sequence[Parts], wholes: Sequence[Parts] = (), taken: float = 0.0
 ) -> StepAccount:
     """Return the median of steps, each of which took some time.
 
-    `whole` is the recording, of which hidden shares are; without it they are of the steps. `taken`
-    is other processes' share of the cores.
+    `wholes` are the recordings of each process, of whose hidden shares the mean is taken; without
+    them it is that of the steps. `taken` is other processes' share of the cores.
     """
-    return _account_of(tuple(steps), whole or mean_of(steps), taken)
+    return _account_of(tuple(steps), tuple(wholes) or (mean_of(steps),), taken)
 
 
 @lru_cache(maxsize=16)
-def _account_of(steps: tuple[Parts, ...], whole: Parts, taken: float) -> StepAccount:
+def _account_of(steps: tuple[Parts, ...], wholes: tuple[Parts, ...], taken: float) -> StepAccount:
     """Return the account of steps; a screen and the JSON ask for the same one."""
     seconds_of_steps = [step.seconds for step in steps]
     median = exponential(over_rounds(np.log, seconds_of_steps, noise=BETWEEN_PROCESSES))
@@ -350,19 +350,23 @@ def _account_of(steps: tuple[Parts, ...], whole: Parts, taken: float) -> StepAcc
         seconds=median.estimate,
         seconds_interval=interval if len(steps) > 1 else None,
         shares={part: over_steps(share_of(part), steps, taken) for part in PARTS},
-        hidden_exchange_share=_hidden_share("exchange", steps, whole, taken),
-        hidden_copy_share=_hidden_share("copy", steps, whole, taken),
+        hidden_exchange_share=_hidden_share("exchange", steps, wholes, taken),
+        hidden_copy_share=_hidden_share("copy", steps, wholes, taken),
     )
 
 
-def _hidden_share(kind: str, steps: Sequence[Parts], whole: Parts, taken: float) -> Interval | None:
-    """Return the share of the recording's exchange or copying that was hidden, with the interval
+def _hidden_share(
+    kind: str, steps: Sequence[Parts], wholes: Sequence[Parts], taken: float
+) -> Interval | None:
+    """Return the share of the recordings' exchange or copying that was hidden, with the interval
     over the steps that have any; None if there is none.
     """
     part, hidden_part = f"{kind}_seconds", f"hidden_{kind}_seconds"
-    share = ratio(getattr(whole, hidden_part), getattr(whole, part))
-    if share is None:
+    shares = [ratio(getattr(whole, hidden_part), getattr(whole, part)) for whole in wholes]
+    known = [share for share in shares if share is not None]
+    if not known:
         return None
+    share = fmean(known)
     with_any = [step for step in steps if getattr(step, part)]
     if not with_any:
         return Interval(share, 0.0, 1.0)

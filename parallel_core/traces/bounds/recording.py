@@ -15,7 +15,6 @@ from parallel_core.traces.account import (
     Parts,
     StepAccount,
     account_of,
-    mean_of,
     over_steps,
 )
 from parallel_core.traces.case_spans import MAX_SLOWDOWN
@@ -63,8 +62,8 @@ class Recording:
     @cached_property
     def account(self) -> StepAccount:
         """The median step."""
-        whole = mean_of([process.parts for process in self.processes])
-        return account_of(self.steps, whole, self.taken)
+        wholes = [process.parts for process in self.processes]
+        return account_of(self.steps, wholes, self.taken)
 
     def reading(self, name: str) -> Reading:
         """Return a figure of the median step, or of the first process, by its name.

@@ -179,7 +179,7 @@ def steps(case: CaseSpans, division: Division) -> StepsFigures | None:
     if are_behind:
         outliers = [outlier for outlier in outliers if outlier.quantity != COMPARED[0]]
         accounted = (divided(whole, len(rows)),)
-    account = account_of(accounted, whole) if accounted else None
+    account = account_of(accounted, (whole,)) if accounted else None
     pause = None
     if account is not None and not are_behind:
         pause = pause_of(case, windows, account.shares["idle_seconds"].estimate)
