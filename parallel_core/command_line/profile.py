@@ -19,12 +19,12 @@ from parallel_core.system import files
 from parallel_core.system.errors import DISTURBED, RequestError
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.trace import show_answer
+from parallel_core.terminal.trace import show_analysis
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.profile import running
 from parallel_core.traces.profile.analysis import Analysis, analyse
 from parallel_core.traces.profile.running import Recorded
-from parallel_core.traces.requirements import Requirement, judge
+from parallel_core.traces.requirements import Requirement, Unanswered, cannot_answer, judge
 from parallel_core.traces.trace_files import pack_trace
 
 PROCESS_FIELDS = (
@@ -105,11 +105,14 @@ def profile(
         with _in_one_line(console):
             analysis = analyse(traces, load.taken_share)
     judged: tuple[Requirement, ...] = ()
+    unanswered: tuple[Unanswered, ...] = ()
     if analysis is not None:
         judged = judge(limits, analysis.answer.recording, analysis.unhidden)
+        unanswered = cannot_answer(analysis.answer.recording)
     with _in_one_line(console):
         document = document_of(command, status, processes, traces, load, analysis)
-        files.write_json(json_path, {**document, "requirements": as_json(judged)})
+        of_limits = {"requirements": judged, "cannot_answer": unanswered}
+        files.write_json(json_path, {**document, **as_json(of_limits)})
     if analysis is not None:
         with _in_one_line(console):
             _show(analysis, traces, folder / "timeline.svg", console)
@@ -165,9 +168,8 @@ def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]
 
 def _show(analysis: Analysis, traces: Iterable[Path], picture: Path, console: Console) -> None:
     """Print an analysis, and the command that shows more; write the picture."""
-    doubts = [doubt for trace in analysis.traces.values() for doubt in trace.doubts]
-    show_answer(analysis.answer, analysis.unhidden, doubts, console)
-    command = shlex.join(("parallel-core", "trace", *map(str, traces)))
+    show_analysis(analysis, console)
+    command = shlex.join(("parallel-core", "trace", "--details", *map(str, traces)))
     console.print(f"More: {command}", soft_wrap=True)
     write_picture_file(analysis.timeline, picture)
     console.print(f"Timeline: {picture}", soft_wrap=True)

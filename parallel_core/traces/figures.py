@@ -58,16 +58,6 @@ class Figure:
     """The code of what the trace lacks where it is None; empty if it never is."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A figure of one row: its value with an interval, or the code of what the trace lacks."""
-
-    figure: Figure
-    value: Interval | None
-    """With equal bounds if it is exact."""
-    lacking: str
-
-
 DECLARED: dict[type, Mapping[str, Figure]] = {}
 """What `figures_of_level` has read: types are resolved once."""
 
@@ -116,16 +106,6 @@ def _marks(hint: Any) -> Iterator[object]:
     if get_origin(hint) in (Annotated, Union, UnionType):
         for inner in get_args(hint):
             yield from _marks(inner)
-
-
-def reading(row: Any, name: str) -> Reading:
-    """Return a figure of a row by its name; raises KeyError if its level has no such figure."""
-    declared = figures_of_level(type(row))[name]
-    value = getattr(row, name)
-    if value is None:
-        return Reading(declared, None, declared.lacking)
-    interval = value if isinstance(value, Interval) else Interval(value, value, value)
-    return Reading(declared, interval, "")
 
 
 def as_json(value: Any) -> Any:

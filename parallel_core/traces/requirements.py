@@ -19,21 +19,23 @@ from parallel_core.system.errors import DisturbedError
 from parallel_core.system.formatting import figure as written_figure
 from parallel_core.system.formatting import percent
 from parallel_core.traces.account import PARTS, WORDS, mean_of, share_in_words
-from parallel_core.traces.bounds import Recording, answer_of, what_would_decide
+from parallel_core.traces.bounds.answer import answer_of
+from parallel_core.traces.bounds.recording import Recording
+from parallel_core.traces.bounds.rules import what_would_decide
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.figures import COUNT, Figure, figures_of_level
 from parallel_core.traces.ranks.jobs import of_processes
 from parallel_core.traces.reasons import Unhidden
 from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
-from parallel_core.traces.trust import LACKING
+from parallel_core.traces.trust import LACKING, UNSEEN
 
 EARLY = "exchanges launched before the pass is over"
-OF_TRANSFERS = {"hidden exchange", "hidden copies", EARLY}
+OF_TRANSFERS = ("hidden exchange", "hidden copies", EARLY)
 """The figures of which the reasons of transfers say why they are low."""
-OF_STEP = {"step", *WORDS.values()}
+OF_STEP = ("step", *WORDS.values())
 """The figures of which the answer says what to look at first."""
-UNSEEN, SLOWED = "devices-unseen", "slowed-down"
-"""The codes of what makes every figure unknown, and every figure of time."""
+SLOWED = "slowed-down"
+"""Why no figure of time is known of steps that the profiler slowed down."""
 
 
 class Reading(NamedTuple):
@@ -141,6 +143,25 @@ def read_figure(name: str, recording: Recording) -> Reading:
     if named.unit != "count" and recording.is_slowed_down and name != EARLY:
         return Reading(None, SLOWED)
     return reading
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A figure that a recording does not know, and what is missing, as a code and in words."""
+
+    question: str
+    code: str
+    missing: str
+
+
+def cannot_answer(recording: Recording) -> tuple[Unanswered, ...]:
+    """Return which figures of the step are unknown, for programs that read ours."""
+    readings = {name: read_figure(name, recording) for name in (*OF_STEP, *OF_TRANSFERS)}
+    return tuple(
+        Unanswered(name, reading.lacking, LACKING[reading.lacking])
+        for name, reading in readings.items()
+        if reading.interval is None
+    )
 
 
 @dataclass(frozen=True)

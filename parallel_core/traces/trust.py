@@ -34,6 +34,8 @@ DISORDER_WORDS = (
 LONG = 1_000_000
 """Nanoseconds: shorter waits may be the runtime's own work."""
 MOSTLY = 0.5
+UNSEEN = "devices-unseen"
+"""Why no figure of a recording is known on whose devices hardly anything was recorded."""
 LANE = re.compile(r"^(stream \d+) \(\d+\)$")
 """How a reader calls a further lane for operations that a stream seems to run at once."""
 
@@ -166,7 +168,7 @@ RULES: Mapping[str, Callable[[Timeline], Iterator[str]]] = {
 }
 """By code, in the order in which they are said."""
 LACKING: Mapping[str, str] = {
-    "devices-unseen": "hardly anything was recorded of the devices",
+    UNSEEN: "hardly anything was recorded of the devices",
     "no-backward-pass": "no operator is known as one of a backward pass",
     "no-communication": "nothing was exchanged or copied, or nothing computed",
     "no-copies": "nothing was copied",
