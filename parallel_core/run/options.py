@@ -72,6 +72,11 @@ def options_of(experiment: Experiment) -> Iterator[AddOption]:
     yield from _of_parameters(rounds)
 
 
+def option_of_work(name: str) -> AddOption:
+    """Return the option of a field of a request's work, for a command that has it too."""
+    return _of_field(name, Work, declared_by(Work)[name], {})
+
+
 def _of_field(name: str, part: type, option: Option, in_braces: Mapping[str, str]) -> AddOption:
     """Return the option of a field of a request's part."""
     type_ = get_type_hints(part)[name]
