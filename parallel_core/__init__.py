@@ -29,7 +29,7 @@ HOMES = {
     "load_fashion_mnist": "training.dataset",
     "predict": "run.prediction",
     "profiled_step": "traces.profile",
-    "trace": "traces.requirements",
+    "trace": "traces.profile.requirements",
 }
 """The module of each public name.
 

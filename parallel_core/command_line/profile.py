@@ -23,8 +23,8 @@ from parallel_core.terminal.trace import show_analysis
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.profile import running
 from parallel_core.traces.profile.analysis import Analysis, analyse
+from parallel_core.traces.profile.requirements import Requirement, Unanswered, cannot_answer, judge
 from parallel_core.traces.profile.running import Recorded
-from parallel_core.traces.requirements import Requirement, Unanswered, cannot_answer, judge
 from parallel_core.traces.trace_files import pack_trace
 
 PROCESS_FIELDS = (

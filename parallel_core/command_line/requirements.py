@@ -9,7 +9,7 @@ from parallel_core.command_line import options
 from parallel_core.measurement.limits import parse_limit
 from parallel_core.system.errors import DISTURBED, FAILED
 from parallel_core.terminal.layout import show_sentences
-from parallel_core.traces.requirements import FIGURES, UNITS, Requirement
+from parallel_core.traces.profile.requirements import FIGURES, UNITS, Requirement
 
 STATUS = {"holds": 0, "broken": FAILED, "open": DISTURBED}
 
@@ -18,8 +18,8 @@ limits = click.option(
     "limits",
     type=options.Parsed(lambda text: parse_limit(text, UNITS), "limit"),
     multiple=True,
-    help="A limit, such as 'hidden exchange >= 80 %' (trace --figures lists the names). The status "
-    "is 1 if it is broken, and 3 if that cannot be said. Repeatable.",
+    help="A limit that must hold, such as 'hidden exchange >= 80 %' (names: parallel-core trace "
+    "--figures). Exit status: 1 if one is broken, else 3 if one is not decided. Repeatable.",
 )
 
 

@@ -22,9 +22,14 @@ from parallel_core.traces.bounds.answer import answer_of_trace
 from parallel_core.traces.devices.queues import KERNEL_DELAY
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.perfetto import write_findings
+from parallel_core.traces.profile.requirements import (
+    Requirement,
+    cannot_answer,
+    judge,
+    recording_of,
+)
 from parallel_core.traces.ranks import Ranks, summary_of
 from parallel_core.traces.ranks.jobs import of_processes
-from parallel_core.traces.requirements import Requirement, cannot_answer, judge, recording_of
 from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks, side_by_side
 
 

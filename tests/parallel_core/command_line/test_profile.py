@@ -14,7 +14,7 @@ import pytest
 
 from backends.process_groups.addresses import free_port
 from parallel_core.system.errors import DISTURBED, FAILED
-from parallel_core.traces.requirements import EARLY
+from parallel_core.traces.profile.requirements import EARLY
 from parallel_core.traces.trace_files import read_timeline
 from tests.conftest import RunProgram
 from tests.parallel_core.traces.profile.recorded_programs import EXAMPLES, TRACES

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.limits import Unit, parse_limit
+from parallel_core.measurement.limits import UnitName, parse_limit
 from parallel_core.system.errors import RequestError
 
-UNITS: dict[str, Unit] = {"hidden exchange": "share", "step": "seconds", "collectives": "count"}
+UNITS: dict[str, UnitName] = {"hidden exchange": "share", "step": "seconds", "collectives": "count"}
 
 
 @pytest.mark.parametrize(

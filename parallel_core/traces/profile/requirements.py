@@ -10,12 +10,14 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
+from backends.errors import unknown
+from backends.profiling import SpanKind
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
-from parallel_core.measurement.limits import Limit, Unit, Verdict, parse_limit
+from parallel_core.measurement.limits import Limit, UnitName, Verdict, parse_limit
 from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES
-from parallel_core.system.errors import DisturbedError
+from parallel_core.system.errors import DisturbedError, RequestError
 from parallel_core.system.formatting import figure as written_figure
 from parallel_core.system.formatting import percent
 from parallel_core.traces.account import PARTS, WORDS, mean_of, share_in_words
@@ -30,8 +32,12 @@ from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
 from parallel_core.traces.trust import LACKING, UNSEEN
 
 EARLY = "exchanges launched before the pass is over"
-OF_TRANSFERS = ("hidden exchange", "hidden copies", EARLY)
-"""The figures of which the reasons of transfers say why they are low."""
+OF_TRANSFERS: Mapping[str, SpanKind] = {
+    "hidden exchange": "exchange",
+    "hidden copies": "copy",
+    EARLY: "exchange",
+}
+"""The figures of which the reasons of transfers of this kind say why they are low."""
 OF_STEP = ("step", *WORDS.values())
 """The figures of which the answer says what to look at first."""
 SLOWED = "slowed-down"
@@ -48,7 +54,7 @@ class Reading(NamedTuple):
 class Named(NamedTuple):
     """A figure that a limit may name."""
 
-    unit: Unit
+    unit: UnitName
     says: str
     read: Callable[[Recording], Reading]
 
@@ -63,10 +69,16 @@ def share_of_step(part: str, recording: Recording) -> Reading:
     return Reading(recording.account.shares[part])
 
 
-def hidden(kind: str, recording: Recording) -> Reading:
-    """Return the share of the exchange, or of the copying, that lay under computation."""
-    share = getattr(recording.account, f"hidden_{kind}_share")
-    return Reading(share, "" if share else {"exchange": "no-exchange", "copy": "no-copies"}[kind])
+def hidden_exchange(recording: Recording) -> Reading:
+    """Return the share of the exchange that lay under computation."""
+    share = recording.account.hidden_exchange_share
+    return Reading(share, "no-exchange" if share is None else "")
+
+
+def hidden_copies(recording: Recording) -> Reading:
+    """Return the share of the copying that lay under computation."""
+    share = recording.account.hidden_copy_share
+    return Reading(share, "no-copies" if share is None else "")
 
 
 def launched_early(recording: Recording) -> Reading:
@@ -79,12 +91,12 @@ def launched_early(recording: Recording) -> Reading:
     return Reading(exactly(early / exchanges))
 
 
-def of_processes_in_the_mean(name: str, declared: Figure, recording: Recording) -> Reading:
+def of_processes_in_the_mean(declared: Figure, recording: Recording) -> Reading:
     """Return a declared figure of the recording, over its processes in the mean.
 
     What is no count has the interval by which runs of one program differ.
     """
-    values = [getattr(process, name) for process in recording.processes]
+    values = [getattr(process, declared.name) for process in recording.processes]
     if None in values:
         return Reading(None, declared.lacking)
     mean = fmean(values)
@@ -103,35 +115,47 @@ def _declared() -> Iterator[tuple[str, Named]]:
     """Yield the figures of a recording that `cases.py` declares, and what each one says."""
     for name, declared in figures_of_level(CaseFigures).items():
         if declared.unit is not None:
-            says = " ".join((vars(CaseFigures)[name].func.__doc__ or "").split())
-            (unit,) = (known for known in get_args(Unit) if known == declared.unit.name)
-            read = partial(of_processes_in_the_mean, name, declared)
-            yield name.replace("_", " "), Named(unit, says, read)
+            read = partial(of_processes_in_the_mean, declared)
+            yield name.replace("_", " "), Named(declared.unit.name, declared.sentence, read)
 
 
+HELD = dict(
+    zip(
+        PARTS,
+        (
+            "something computed",
+            "something was exchanged and nothing computed",
+            "something was copied, and nothing computed or was exchanged",
+            "nothing ran",
+        ),
+        strict=True,
+    )
+)
+"""When a moment of a step counts for each part."""
 FIGURES: Mapping[str, Named] = {
     "step": Named("seconds", "How long the median step takes.", of_step),
     **{
         WORDS[part]: Named(
-            "share", f"The share of the median step: {WORDS[part]}.", partial(share_of_step, part)
+            "share", f"The share of the median step in which {held}.", partial(share_of_step, part)
         )
-        for part in PARTS
+        for part, held in HELD.items()
     },
     "hidden exchange": Named(
-        "share",
-        "The share of the exchange that lay under computation.",
-        partial(hidden, "exchange"),
+        "share", "The share of the exchange that lay under computation.", hidden_exchange
     ),
     "hidden copies": Named(
-        "share", "The share of the copying under computation.", partial(hidden, "copy")
+        "share", "The share of the copying that lay under computation.", hidden_copies
     ),
     EARLY: Named(
-        "share", "The share of the exchanges; counted, so load changes it hardly.", launched_early
+        "share",
+        "The share of the exchanges that were launched before the backward pass was over: counted, "
+        "so a busy machine hardly changes it.",
+        launched_early,
     ),
     **dict(_declared()),
 }
 """By name, what a limit may ask for: the median step's with intervals, then the recording's."""
-UNITS: Mapping[str, Unit] = {name: named.unit for name, named in FIGURES.items()}
+UNITS: Mapping[str, UnitName] = {name: named.unit for name, named in FIGURES.items()}
 
 
 def read_figure(name: str, recording: Recording) -> Reading:
@@ -189,27 +213,28 @@ def _judged(limit: Limit, recording: Recording, unhidden: Sequence[Unhidden]) ->
     """Judge one limit."""
     interval, lacking = read_figure(limit.figure, recording)
     if interval is None:
-        sentence = f"{limit.written} cannot be said: {LACKING[lacking]}."
+        sentence = f"{limit.written} is not decided: {LACKING[lacking]}."
         return Requirement(limit.written, "open", None, lacking, sentence)
     verdict = limit.judge(interval)
     value = in_words(FIGURES[limit.figure].unit, interval)
     sentence = f"{limit.written} holds: {value}."
     if verdict == "broken":
-        reason = _why_broken(limit.figure, recording, unhidden)
+        reason = _why_broken(limit, recording, unhidden)
         sentence = f"{limit.written} does not hold: it is {value}. {reason}".rstrip()
     elif verdict == "open":
         todo = what_would_decide(partial(_decides, limit), recording)
-        sentence = f"{limit.written} cannot be said: it is {value}; {todo}."
+        sentence = f"{limit.written} is not decided: it is {value}, on both sides; {todo}."
     return Requirement(limit.written, verdict, interval, "", sentence)
 
 
-def _why_broken(name: str, recording: Recording, unhidden: Sequence[Unhidden]) -> str:
+def _why_broken(limit: Limit, recording: Recording, unhidden: Sequence[Unhidden]) -> str:
     """Return the first reason why a figure breaks its limit, and what helps; empty if none is
     known.
     """
-    if name in OF_TRANSFERS:
-        return unhidden[0].in_words if unhidden else ""
-    if name in OF_STEP:
+    kind = OF_TRANSFERS.get(limit.figure)
+    if kind is not None and limit.is_least:
+        return next((row.in_words for row in unhidden if row.kind == kind), "")
+    if limit.figure in OF_STEP:
         return answer_of(recording).sentences[-1]
     return ""
 
@@ -220,7 +245,7 @@ def _decides(limit: Limit, recording: Recording) -> bool:
     return interval is not None and limit.judge(interval) != "open"
 
 
-def in_words(unit: Unit, interval: Interval) -> str:
+def in_words(unit: UnitName, interval: Interval) -> str:
     """Write a figure with its interval, or alone if it is exact."""
     if interval.low == interval.high:
         return percent(interval.low) if unit == "share" else written_figure(interval.low)
@@ -246,7 +271,12 @@ class Trace:
     unhidden: tuple[Unhidden, ...]
 
     def __getitem__(self, name: str) -> Reading:
-        """Return a figure by the name that `parallel-core trace --figures` lists."""
+        """Return a figure by the name that `parallel-core trace --figures` lists.
+
+        Raises RequestError if there is none of this name.
+        """
+        if name not in FIGURES:
+            raise RequestError(unknown("figure", name, FIGURES))
         return read_figure(name, self.recording)
 
     def require(self, *limits: str) -> None:

@@ -13,7 +13,7 @@ from parallel_core.command_line.trace import trace as trace_command
 from parallel_core.measurement.limits import parse_limit
 from parallel_core.system.errors import DISTURBED, FAILED, REFUSED
 from parallel_core.traces.bounds.recording import Recording
-from parallel_core.traces.requirements import EARLY, FIGURES, UNITS, Requirement, judge
+from parallel_core.traces.profile.requirements import EARLY, FIGURES, UNITS, Requirement, judge
 from tests.parallel_core.traces.profile.recorded_programs import TRACES
 from tests.parallel_core.traces.profile.test_answer import made
 from tests.tree import ROOT
