@@ -85,10 +85,10 @@ def libraries(threads: int) -> Sequence[Kernels]:
 
     program = _compiled_product()
     program_text = program.get_hlo_text()
-    multiplies = CONVOLVES
+    multiplying = CONVOLVES
     for kind, library in MULTIPLIES.items():
         if kind in program_text:
-            multiplies = library
+            multiplying = library
             break
     # A library takes the best instructions that the processor has, and XLA those that its options
     # allow.
@@ -96,10 +96,10 @@ def libraries(threads: int) -> Sequence[Kernels]:
     features = {flag.decode() for flag in re.findall(rb"(?<=\+)[\w.-]+", program.serialize())}
     compiled_for = best_instruction_set(frozenset(features))
     kernels = [
-        Kernels(multiplies, None, best_of_processor, threads),
+        Kernels(multiplying, None, best_of_processor, threads),
         Kernels("XLA", jaxlib.__version__, compiled_for, threads),
     ]
-    if multiplies != CONVOLVES:
+    if multiplying != CONVOLVES:
         kernels.append(Kernels(CONVOLVES, None, None, threads))
     return kernels
 

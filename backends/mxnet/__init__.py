@@ -23,7 +23,7 @@ OFFER = Offer(
     group="backends.mxnet.process_group:join_mxnet",
     tried=2,
     queue="by workers of MXNet's own queue",
-    finds_gpus="import mxnet; mxnet.nd.ones(1, ctx=mxnet.gpu(0)).asnumpy()",
+    gpu_probe="import mxnet; mxnet.nd.ones(1, ctx=mxnet.gpu(0)).asnumpy()",
 )
 
 BULK_ON = Variant(

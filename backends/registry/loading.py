@@ -65,7 +65,7 @@ class Offer:
     """Its place among the frameworks that a command tries that names none; 0: it tries others."""
     queue: str = ""
     """By whose workers a CPU device runs several operations: `by workers of MXNet's own queue`."""
-    finds_gpus: str = ""
+    gpu_probe: str = ""
     """A Python program that finds a GPU, or shows why the framework finds none."""
 
 

@@ -28,7 +28,7 @@ OFFER = Offer(
     group="backends.torch.process_group:join_torch",
     tried=1,
     queue="by workers of parallel-core's queue, for PyTorch has none",
-    finds_gpus="import torch; torch.cuda.init()",
+    gpu_probe="import torch; torch.cuda.init()",
 )
 
 TF32 = Variant(

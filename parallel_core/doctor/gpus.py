@@ -125,7 +125,7 @@ def _examine_framework(
     elif not gpus.cuda and cards:
         yield Finding(name, "absent", "a build for CPUs", _cuda_build(attempt, cards), figures)
     elif not gpus.devices and cards:
-        yield Finding(name, "doubtful", "finds none", _finds_none(attempt, visible), figures)
+        yield Finding(name, "doubtful", "finds none", _why_none_is_found(attempt, visible), figures)
     for gpu in gpus.devices:
         label = f"GPU {gpu.index} of {attempt.title}"
         if reason := reason_against(attempt.name, gpu.index, attempt.python):
@@ -164,7 +164,7 @@ def _cuda_build(attempt: Attempt, cards: Sequence[Gpu]) -> Diagnosis | None:
     return for_shell(Diagnosis(cause, command, "build-for-cpus"), attempt.python)
 
 
-def _finds_none(attempt: Attempt, visible: str | None) -> Diagnosis:
+def _why_none_is_found(attempt: Attempt, visible: str | None) -> Diagnosis:
     """Say why a build for CUDA finds none of the GPUs that the driver lists."""
     # CUDA ends the list at the first number that no GPU has.
     hides_all = visible is not None and visible.split(",")[0].strip() in ("", "-1")
@@ -172,10 +172,11 @@ def _finds_none(attempt: Attempt, visible: str | None) -> Diagnosis:
         cause = f"{VISIBLE}={visible} hides the GPUs from every framework"
         return Diagnosis(cause, f"unset {VISIBLE}", "gpus-hidden")
     cause = f"The driver lists GPUs, and {attempt.title} finds none (the command shows its message)"
+    probe = f"import {installation_of(attempt.name).module}"
     offer = offers().get(attempt.name)
-    program = offer.finds_gpus if offer is not None else ""
-    program = program or f"import {installation_of(attempt.name).module}"
-    command = f'{shlex.quote(attempt.python)} -c "{program}"'
+    if offer is not None and offer.gpu_probe:
+        probe = offer.gpu_probe
+    command = f'{shlex.quote(attempt.python)} -c "{probe}"'
     return Diagnosis(cause, command, "no-gpus-found")
 
 

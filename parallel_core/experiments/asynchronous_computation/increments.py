@@ -178,7 +178,9 @@ def fit_cost_model(
     probe = Trial(backend, {}, rounds, budget)
     probe.time("t1 and t2", take=issuing_and_computing)
     probe.time("round trip", round_trips, repeats=20)
-    computed, round_trip = probe.run(1.0).values()
+    cases = probe.run(1.0)
+    computed, round_trip = cases["t1 and t2"], cases["round trip"]
+    # Until control returned increments were issued: t1.
     issued = replace(computed, seconds=computed.dispatch_seconds)
     t3 = max(0.0, round_trip.median - issued.median - computed.median)
     return CostModel(issued, computed, t3)

@@ -32,11 +32,11 @@ is ready has no such rule, but may start one that nobody is waiting for before o
 path. Random graphs show both.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from backends import Backend
 from backends.host import available_cores
@@ -131,6 +131,13 @@ class Scheduled:
     """The largest bound over the time of the program freely scheduled."""
 
 
+class OneByOne(NamedTuple):
+    """A timing of a program with a wait after every operation."""
+
+    seconds: float
+    tasks: tuple[Task, ...]
+
+
 def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Scheduled]:
     """Time programs with a wait after every operation and with none; keep the first one's figures.
 
@@ -138,13 +145,12 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
     that of the device with the most to compute: copies, and waits of devices for each other, belong
     to the schedule.
     """
-    # By program, the tasks of each timing one by one, by the seconds that the timing took.
-    recorded: dict[str, dict[float, tuple[Task, ...]]] = {name: {} for name in programs}
+    recorded: dict[str, list[OneByOne]] = {name: [] for name in programs}
 
     def one_by_one(name: str) -> Timing:
         tasks = without_loads(record(trial.backend, programs[name], one_by_one=True))
         seconds = work_seconds(tasks)
-        recorded[name][seconds] = tasks
+        recorded[name].append(OneByOne(seconds, tasks))
         return seconds, seconds
 
     def freely(name: str) -> Timing:
@@ -156,7 +162,7 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
         trial.time(name + ONE_BY_ONE, take=partial(one_by_one, name), bare=units)
         trial.time(name + FREE, take=partial(freely, name), bare=units)
     trial.run(0.85)
-    scheduled = [_scheduled(trial, name, runs) for name, runs in recorded.items()]
+    scheduled = [_scheduled(trial, name, timings) for name, timings in recorded.items()]
     first = next(iter(programs))
     trial.found_by(BOUND_FRACTION.name, scheduled[0].bound_fraction)
     trial.found_by(SPEEDUP.name, ratio(first + ONE_BY_ONE, first + FREE))
@@ -165,16 +171,18 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
     return scheduled
 
 
-def _scheduled(trial: Trial, name: str, runs: Mapping[float, tuple[Task, ...]]) -> Scheduled:
+def _scheduled(trial: Trial, name: str, timings: Sequence[OneByOne]) -> Scheduled:
     """Return a program's tasks and bounds, from its timings one by one.
 
-    `runs` are the tasks of each timing, by the seconds that the timing took.
+    A task takes the median of the rounds that the case kept.
     """
     one_by_one, free = name + ONE_BY_ONE, name + FREE
-    rounds = [runs[seconds] for seconds in trial.cases[one_by_one].seconds]
+    kept_seconds = trial.cases[one_by_one].seconds
+    kept = [timing.tasks for timing in timings if timing.seconds in kept_seconds]
     tasks = []
-    for task_in_rounds in zip(*rounds, strict=True):
+    for task_in_rounds in zip(*kept, strict=True):
         seconds = median(task.seconds for task in task_in_rounds)
+        # But for its time a task is the same in every round.
         tasks.append(replace(task_in_rounds[-1], seconds=seconds))
     bounds = bounds_of(tasks, places(trial.backend), trial.backend.workers_per_device)
     # The bound is a share of the time one by one, because it is as uncertain as that time.

@@ -80,6 +80,8 @@ SETTINGS = Parameter(
 )
 BUDGET = Parameter("Seconds that trainings may take, about: shorter ones if they are too few.")
 DEFAULTS = Settings(epochs=1, batch_size=32)
+LARGEST_DIFFERENCE = 1e-4
+"""Of losses with the same batch on more devices, from those on one."""
 MOST_STEPS, FEWEST_STEPS, PROBED_STEPS = 200, 20, 10
 """The most and the fewest steps of a training that the budget allows, and the steps that are timed
 to choose them.
@@ -184,8 +186,8 @@ def add_case(
 def _compare_devices(trial: Trial, trained: Mapping[Plan, Sequence[Training]]) -> None:
     """Compare the first losses on all numbers of devices, with the same batch, with one device's.
 
-    The trainings of every plan are in the same order. A training that lost finite losses on one
-    side only counts as an infinite difference.
+    The trainings of every plan are in the same order. Where only one of two trainings stayed
+    finite, the difference is infinite.
     """
     # By the number of devices, the first losses of each training with the fixed batch.
     first_losses: dict[int, list[np.ndarray]] = {}
@@ -198,7 +200,8 @@ def _compare_devices(trial: Trial, trained: Mapping[Plan, Sequence[Training]]) -
             errors.append(relative_error(losses, losses_on_one))
     difference = largest_of(errors)
     trial.checks["max_device_difference"] = difference
-    if not difference < 1e-4:
+    # Also true of NaN.
+    if not difference < LARGEST_DIFFERENCE:
         trial.problems.append(
             "with the same batch the first losses differ from one device's by "
             f"{difference:.1e} of their size"
