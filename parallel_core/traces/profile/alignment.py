@@ -1,0 +1,118 @@
+"""Whether two programs do the same, so that their steps can be compared, and what else recordings
+leave open.
+
+Programs are alike if a median step computes the same: of each name as many operators. Exchanges and
+copies may differ, for what is changed is often those.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from parallel_core.system.formatting import figure, listed, percent
+from parallel_core.traces.figures import Ratio, Share, ratio
+from parallel_core.traces.profile.recorded_steps import (
+    NOT_DONE,
+    Operation,
+    OperationOfStep,
+    RecordedSteps,
+)
+from parallel_core.traces.trust import LACKING
+
+MOST_UNMATCHED = 0.25
+"""If operators that the other program lacks take more of the time in which a step computes, the two
+are not compared.
+"""
+BEFORE, AFTER = "BEFORE", "AFTER"
+MAX_NAMES = 3
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """What a step of one side computes and the other does not."""
+
+    side: str
+    lacking_side: str
+    operators: Ratio
+    share: Share
+    """Of the time in which the step's operators compute."""
+    names: tuple[str, ...]
+    """Those that take longest first."""
+
+    @property
+    def in_words(self) -> str:
+        """What the one program computes that the other lacks, as a clause."""
+        names = ", ".join(self.names[:MAX_NAMES])
+        return (
+            f"{self.side} computes {figure(self.operators)} operators a step that "
+            f"{self.lacking_side} lacks ({names}: {percent(self.share)} of its computing)"
+        )
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A question that recordings do not answer, and what is missing."""
+
+    question: str
+    code: str
+    lacking: str
+
+
+def most_unmatched(
+    before: Mapping[Operation, OperationOfStep], after: Mapping[Operation, OperationOfStep]
+) -> Unmatched:
+    """Return what a step of the one program computes and that of the other does not, of the side
+    that has more of it.
+    """
+    sides = (_unmatched(BEFORE, before, AFTER, after), _unmatched(AFTER, after, BEFORE, before))
+    return max(sides, key=lambda unmatched: unmatched.share)
+
+
+def _unmatched(
+    side: str,
+    operations: Mapping[Operation, OperationOfStep],
+    lacking_side: str,
+    others: Mapping[Operation, OperationOfStep],
+) -> Unmatched:
+    """Return what a step of a side computes of which the other side has fewer."""
+    operators = 0.0
+    seconds_of: dict[str, float] = {}
+    whole = 0.0
+    for operation, done in operations.items():
+        if operation.kind != "compute":
+            continue
+        whole += done.time.seconds
+        surplus = done.number - others.get(operation, NOT_DONE).number
+        if surplus > 0:
+            operators += surplus
+            seconds_of[operation.name] = surplus / done.number * done.time.seconds
+    longest_first = sorted(seconds_of, key=lambda name: -seconds_of[name])
+    share = ratio(sum(seconds_of.values()), whole) or 0.0
+    return Unmatched(side, lacking_side, operators, share, tuple(longest_first))
+
+
+def hindrances(
+    before: Sequence[RecordedSteps], after: Sequence[RecordedSteps], unmatched: Unmatched
+) -> Iterator[Unanswered]:
+    """Yield why the steps of two sides cannot be compared, the first reason first."""
+    for name, side in ((BEFORE, before), (AFTER, after)):
+        fewest_steps = min(len(recording.steps) for recording in side)
+        if fewest_steps == 0:
+            yield Unanswered("step", "no-steps", f"{name} marks no steps")
+        elif fewest_steps == len(side) == 1:
+            yield Unanswered("step", "single-step", f"{name} has a single step")
+    processes = sorted({recording.processes for recording in (*before, *after)})
+    if len(processes) > 1:
+        counts = listed([str(count) for count in processes])
+        yield Unanswered("step", "other-processes", f"they have {counts} processes")
+    if unmatched.share > MOST_UNMATCHED:
+        yield Unanswered("step", "other-operators", unmatched.in_words)
+
+
+def doubted(recordings: Sequence[RecordedSteps]) -> Iterator[Unanswered]:
+    """Yield what is not known of recordings, whatever they are compared with."""
+    if any(recording.early_exchanges is None and recording.exchanges for recording in recordings):
+        yield Unanswered("early_exchanges", "no-backward-pass", LACKING["no-backward-pass"])
+    doubts = chain.from_iterable(recording.doubts for recording in recordings)
+    for doubt in {doubt.code: doubt for doubt in doubts}.values():
+        yield Unanswered("figures", doubt.code, doubt.sentence)

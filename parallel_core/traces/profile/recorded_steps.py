@@ -1,0 +1,145 @@
+"""One recording of a program as it is compared with others: its steps, and what a median step does.
+
+A step that was disturbed says nothing of the program: the steps of a recording are as their middle
+half by time is on average, whose parts sum to its time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import NamedTuple
+
+import numpy as np
+
+from backends.profiling.timeline import KINDS, SpanKind
+from parallel_core.traces.account import Parts, mean_of
+from parallel_core.traces.case_spans import CaseSpans, groups_of
+from parallel_core.traces.ranks.jobs import of_processes
+from parallel_core.traces.reasons import Unhidden
+from parallel_core.traces.steps.figures import step_windows
+from parallel_core.traces.steps.operations import NO_STEP, steps_by_count, steps_by_launch
+from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
+from parallel_core.traces.trust import Doubt
+
+
+class Operation(NamedTuple):
+    """What operations share that count as the same."""
+
+    name: str
+    kind: SpanKind
+
+
+class Time(NamedTuple):
+    """How long something takes in a step of a recording, and how far its steps lie apart."""
+
+    seconds: float
+    deviation: float
+    """The standard deviation over the steps."""
+
+
+class OperationOfStep(NamedTuple):
+    """How often an operation runs in a median step, and how long all of these take."""
+
+    number: float
+    time: Time
+
+
+NOT_DONE = OperationOfStep(0.0, Time(0.0, 0.0))
+
+
+@dataclass(frozen=True)
+class RecordedSteps:
+    """What is compared of one recording."""
+
+    processes: int
+    steps: Sequence[Parts]
+    """The parts of every step, on average over the processes; empty if one marks no steps."""
+    operations: Mapping[Operation, OperationOfStep]
+    """On average over the processes."""
+    exchanges: int = 0
+    early_exchanges: int | None = None
+    """How many exchanges were launched before the backward pass was over; None if that is not
+    known.
+    """
+    unhidden: tuple[Unhidden, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+
+    @cached_property
+    def middle_step(self) -> Parts:
+        """The mean of the middle half of the steps by time."""
+        by_time = sorted(self.steps, key=lambda step: step.seconds)
+        cut = len(by_time) // 4
+        return mean_of(by_time[cut : len(by_time) - cut])
+
+    def time_of(self, part: str) -> Time:
+        """Return how long a part of the middle step takes."""
+        return Time(
+            getattr(self.middle_step, part), pstdev(getattr(step, part) for step in self.steps)
+        )
+
+
+def read_recording(path: Path) -> RecordedSteps:
+    """Read a trace, or a folder of those of a job's ranks; raises RequestError if it is none."""
+    return recorded_steps(read_ranks(files_of([path]), keep_spans=True).values())
+
+
+def recorded_steps(traces: Iterable[RankTrace]) -> RecordedSteps:
+    """Return what is compared of the traces of a program's processes, which have their spans."""
+    traces = list(traces)
+    cases = [trace.figures[0] for trace in traces]
+    steps_of_processes = [case.steps.accounted if case.steps else () for case in cases]
+    early_of_processes = [case.early_exchanges for case in cases if case.exchanges]
+    early = [count for count in early_of_processes if count is not None]
+    all_are_known = early and len(early) == len(early_of_processes)
+    return RecordedSteps(
+        processes=len(cases),
+        steps=[mean_of(alike) for alike in zip(*steps_of_processes, strict=False)],
+        operations=averaged([operations_of_step(case.spans) for case in cases], fmean),
+        exchanges=sum(case.exchanges for case in cases),
+        early_exchanges=sum(early) if all_are_known else None,
+        unhidden=of_processes(cases),
+        doubts=tuple(dict.fromkeys(doubt for trace in traces for doubt in trace.doubts)),
+    )
+
+
+def operations_of_step(case: CaseSpans) -> Mapping[Operation, OperationOfStep]:
+    """Return the operations of a case's median step; of a case without steps there are none."""
+    windows = step_windows(case.annotations)
+    if not windows:
+        return {}
+    step_of = steps_by_count(case, len(windows))
+    if step_of is None:
+        step_of = steps_by_launch(case, windows)
+    in_steps = np.flatnonzero(case.operations & (step_of != NO_STEP))
+    spans = case.spans
+    # A number for each name and kind.
+    names = spans.name_of[in_steps].astype(np.int64) * len(KINDS) + spans.kinds[in_steps]
+    operations = {}
+    for alike in groups_of(names):
+        places = in_steps[alike]
+        number_by_step = np.bincount(step_of[places], minlength=len(windows))
+        time_by_step = np.bincount(step_of[places], case.lengths[places], len(windows))
+        number = float(np.median(number_by_step))
+        if number:
+            first = spans[int(places[0])]
+            time = Time(float(np.median(time_by_step)) / 1e9, float(np.std(time_by_step)) / 1e9)
+            operations[Operation(first.name, first.kind)] = OperationOfStep(number, time)
+    return operations
+
+
+def averaged(
+    of_several: Sequence[Mapping[Operation, OperationOfStep]],
+    average: Callable[[Sequence[float]], float],
+) -> Mapping[Operation, OperationOfStep]:
+    """Return the operations of a step of several processes or recordings, by some average."""
+    step = {}
+    for operation in dict.fromkeys(chain.from_iterable(of_several)):
+        rows = [operations.get(operation, NOT_DONE) for operations in of_several]
+        seconds = average([row.time.seconds for row in rows])
+        deviation = average([row.time.deviation for row in rows])
+        number = average([row.number for row in rows])
+        step[operation] = OperationOfStep(number, Time(seconds, deviation))
+    return step
