@@ -145,15 +145,20 @@ class Changes:
         if self.ratio is None or self.step is None:
             return f"They cannot be compared: {self.cannot_answer[0].lacking}."
         longer, low, high = self.ratio.estimate - 1, self.ratio.low - 1, self.ratio.high - 1
-        if self.verdict == "faster":
-            share = in_percent(Interval(-longer, -high, -low))
-            return f"A step takes {share} less: {self._account(self.step)}."
-        if self.verdict == "slower":
-            share = in_percent(Interval(longer, low, high))
-            return f"A step takes {share} more: {self._account(self.step)}."
+        certain = self._certain_parts(self.step)
+        if self.verdict in ("faster", "slower"):
+            share, direction = Interval(longer, low, high), "more"
+            if self.verdict == "faster":
+                share, direction = Interval(-longer, -high, -low), "less"
+            change = seconds(abs(self.step.difference.estimate))
+            return (
+                f"A step takes {in_percent(share)} {direction}: {change}, of which "
+                f"{certain or 'no part is certain'} ({self._recordings})."
+            )
         if self.verdict == "no difference shown":
             bound = percent(max(high, -low))
-            return f"No difference is shown: less than {bound} either way ({self._recordings})."
+            sentence = f"No difference is shown: less than {bound} either way ({self._recordings})"
+            return f"{sentence}, though {certain}." if certain else f"{sentence}."
         differs = f"{percent(abs(longer))} {'shorter' if longer < 0 else 'longer'}"
         between_runs = percent(math.sqrt(self.ratio.high / self.ratio.low) - 1)
         return (
@@ -168,17 +173,15 @@ class Changes:
         place = None if self.ratio is None else decide(self.ratio, 1 + limit / 100)
         return None if place is None else place == 1
 
-    def _account(self, step: Change) -> str:
-        """Write by how much the step changed, and the parts that surely did, the largest first."""
+    def _certain_parts(self, step: Change) -> str:
+        """List the parts of a step that surely changed, the largest change first."""
         by_size = sorted(self.parts, key=lambda part: -abs(part.difference.estimate))
         certain = []
         for part in by_size:
             is_worth_saying = abs(part.difference.estimate) >= LEAST * step.before
             if part.is_certain and is_worth_saying:
                 certain.append(f"{part.in_words} {IN_WORDS[part.name]}")
-        of_which = listed(certain) if certain else "no part is certain"
-        change = seconds(abs(step.difference.estimate))
-        return f"{change}, of which {of_which} ({self._recordings})"
+        return listed(certain) if certain else ""
 
     @property
     def _recordings(self) -> str:
