@@ -80,13 +80,12 @@ def diff(
         raise RequestError("give BEFORE and AFTER, or one path or more to --before and to --after")
     all_paths = (*before, *after)
     files.check_outputs(json_path, others=map(result_path, all_paths))
-    are_comparisons = {_is_comparison(path) for path in all_paths}
-    if are_comparisons == {False}:
+    if not any(map(_is_comparison, all_paths)):
         _diff_recordings(before, after, limit, json_path)
-    elif are_comparisons == {True} and len(before) == len(after) == 1:
+    elif len(all_paths) == 2:
         _diff_comparisons(before[0], after[0], limit, json_path)
     else:
-        raise RequestError("give two comparisons, or recordings alone")
+        raise RequestError("--before and --after take one comparison each, or recordings alone")
 
 
 class _Saved(msgspec.Struct):
