@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import RunProgram
-from tests.parallel_core.compare.made_up import comparison
+from tests.parallel_core.compare.made_up import every_chart
 from tests.parallel_core.traces.profile.made_up_recordings import Training
 
 USUAL = Training()
@@ -98,7 +98,7 @@ def test_what_cannot_be_read_or_compared_is_one_line(program: RunProgram, tmp_pa
     text.write_text("no trace")
     empty.mkdir()
     saved = tmp_path / "saved"
-    saved.write_text(json.dumps(comparison().as_json()))
+    saved.write_text(json.dumps(every_chart().as_json()))
     for arguments, words in (
         ((recording, text), "(nor is it a comparison)"),
         ((text, recording), "(nor is it a comparison)"),
