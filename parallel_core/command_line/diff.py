@@ -111,7 +111,7 @@ def _diff_recordings(
 ) -> None:
     """Say what changed between recordings of a program."""
     changes = changes_between(_recordings(before), _recordings(after))
-    files.write_json(json_path, {"sentence": changes.sentence, **as_json(changes)})
+    files.write_json(json_path, as_json(changes))
     show_changes(changes, options.console_beside(json_path))
     if limit is None:
         return

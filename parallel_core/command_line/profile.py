@@ -17,13 +17,21 @@ from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
+from parallel_core.terminal.changes import show_changes
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.trace import show_answer
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.profile import running
 from parallel_core.traces.profile.analysis import Analysis, analyse
+from parallel_core.traces.profile.changes import changes_between
+from parallel_core.traces.profile.recorded_steps import (
+    RecordedSteps,
+    read_recording,
+    recorded_steps,
+)
 from parallel_core.traces.profile.running import Recorded
 from parallel_core.traces.trace_files import pack_trace
+from parallel_core.traces.trust import unanswered
 
 PROCESS_FIELDS = (
     "pid",
@@ -52,10 +60,26 @@ ENDING = ".json.gz"
     help="Where to make a folder for a trace of each process, which ui.perfetto.dev opens, and a "
     "picture.",
 )
-@options.path("--json", "json_path", "The sentences and all figures.")
+@options.option(
+    "--repeat", type=options.POSITIVE, default=1, metavar="N", help="Run and record it N times."
+)
+@click.option(
+    "--against",
+    type=options.PATH,
+    multiple=True,
+    metavar="BEFORE",
+    help="Say what changed since an earlier recording: a trace, or a folder of ranks. Repeatable.",
+)
+@options.path("--json", "json_path", "The sentences and all figures, of the last recording.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")
 def profile(
-    warm_up: int, steps: int, output: Path, json_path: Path | None, command: tuple[str, ...]
+    warm_up: int,
+    steps: int,
+    output: Path,
+    repeat: int,
+    against: tuple[Path, ...],
+    json_path: Path | None,
+    command: tuple[str, ...],
 ) -> int:
     """Profile a PyTorch, JAX or MXNet program of your own.
 
@@ -64,6 +88,7 @@ def profile(
     \b
     parallel-core profile -- python train.py --epochs 1
     parallel-core profile --steps 10 -- torchrun --nproc-per-node 2 train.py
+    parallel-core profile --repeat 3 --against runs/before -- python train.py
 
     A script.py, or -m MODULE, runs with this Python. A step ends where the program calls its first
     optimizer's step() (MXNet: a trainer's), or the step() of a torch.profiler in it; in JAX with a
@@ -73,8 +98,32 @@ def profile(
     """
     if json_path == files.STANDARD_OUTPUT:
         raise RequestError("--json needs a file: standard output is the program's")
-    files.check_outputs(json_path, others=map(Path, command))
+    files.check_outputs(json_path, others=(*map(Path, command), *against))
+    before = [read_recording(path) for path in against]
+    after: list[RecordedSteps] = []
     console = terminal_console(stderr=True)
+    status = 0
+    for _ in range(repeat):
+        status, document, analysis = _record(command, output, warm_up, steps, console)
+        if analysis is not None:
+            after.append(recorded_steps(analysis.traces.values()))
+        if status:
+            break
+    changes = changes_between(before, after) if before and after else None
+    with _in_one_line(console):
+        files.write_json(json_path, {**document, "changes": as_json(changes)})
+    if changes is not None:
+        with _in_one_line(console):
+            show_changes(changes, console)
+    return running.end_as(status)
+
+
+def _record(
+    command: Sequence[str], output: Path, warm_up: int, steps: int, console: Console
+) -> tuple[int, Mapping[str, object], Analysis | None]:
+    """Run a program once and say what was recorded; returns its status, the JSON, and the
+    analysis.
+    """
     with (
         _recording_folder(output) as folder,
         # This folder lies beside the traces, which may not fit the system's temporary folder.
@@ -96,12 +145,11 @@ def profile(
     if traces:
         with _in_one_line(console):
             analysis = analyse(traces, load.taken_share)
-    with _in_one_line(console):
-        files.write_json(json_path, document_of(command, status, processes, traces, load, analysis))
     if analysis is not None:
         with _in_one_line(console):
             _show(analysis, traces, folder / "timeline.svg", console)
-    return running.end_as(status)
+    document = document_of(command, status, processes, traces, load, analysis)
+    return status, document, analysis
 
 
 @contextmanager
@@ -177,6 +225,8 @@ def document_of(
         if path is not None and path in read:
             fields["figures"] = as_json(read[path].figures[0])
             fields["interference"] = as_json(read[path].prices)
+            trace = read[path]
+            fields["cannot_answer"] = as_json(unanswered(trace.figures, trace.doubts))
         objects.append(fields)
     return {
         "command": command,

@@ -25,6 +25,7 @@ from parallel_core.traces.perfetto import write_findings
 from parallel_core.traces.ranks import Ranks, summary_of
 from parallel_core.traces.ranks.jobs import of_processes
 from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks, side_by_side
+from parallel_core.traces.trust import unanswered
 
 NEXT = "Details: --details    Perfetto: --perfetto x.json    One step: --step N"
 
@@ -181,6 +182,7 @@ def _as_json(rank: RankTrace) -> dict[str, Any]:
         "source": rank.timeline.source,
         "notes": rank.timeline.notes,
         "doubts": [doubt._asdict() for doubt in rank.doubts],
+        "cannot_answer": as_json(unanswered(rank.figures, rank.doubts)),
         "unlinked_operations": rank.timeline.unlinked,
         "answer": as_json(answer_of_trace(rank.figures)),
         "cases": as_json(rank.figures),

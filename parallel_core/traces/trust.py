@@ -4,7 +4,8 @@ A rule looks at the whole timeline, before any step is cut out of it.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from backends.profiling.slices import coded
 from backends.profiling.timeline import KINDS, ROLES, UNKNOWN, HostCalls, Spans
 from parallel_core.system.formatting import listed, seconds
 from parallel_core.traces.case_spans import groups_of, lengths_within, total_length, union
+from parallel_core.traces.figures import figures_of_level
 from parallel_core.traces.steps.figures import step_windows
 from parallel_core.traces.steps.pauses import unrecorded_time
 
@@ -185,3 +187,33 @@ LACKING: Mapping[str, str] = {
     "single-step": "a single step has no interval",
 }
 """Why a figure is unknown, by the code that its declaration names."""
+NONE_OF_IT = frozenset(code for code in LACKING if code.startswith("no-")) - {
+    "no-backward-pass",
+    "no-launches",
+    "no-links",
+    "no-steps",
+}
+"""The codes of what the program has none of, rather than the trace."""
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A question that a recording does not answer: a figure by its name, or `figures`, which are
+    doubted.
+    """
+
+    question: str
+    code: str
+    lacking: str
+
+
+def unanswered(cases: Iterable[object], doubts: Iterable[Doubt]) -> tuple[Unanswered, ...]:
+    """Return the figures of some cases that the trace does not tell, and the doubts about it."""
+    questions = []
+    for case in cases:
+        for name, figure in figures_of_level(type(case)).items():
+            is_unknown = figure.lacking and figure.lacking not in NONE_OF_IT
+            if is_unknown and getattr(case, name) is None:
+                questions.append(Unanswered(name, figure.lacking, LACKING[figure.lacking]))
+    questions += [Unanswered("figures", doubt.code, doubt.sentence) for doubt in doubts]
+    return tuple(dict.fromkeys(questions))

@@ -1,5 +1,4 @@
-"""Whether two programs do the same, so that their steps can be compared, and what else recordings
-leave open.
+"""Whether two programs do the same, so that their steps can be compared.
 
 Programs are alike if a median step computes the same: of each name as many operators. Exchanges and
 copies may differ, for what is changed is often those.
@@ -7,7 +6,6 @@ copies may differ, for what is changed is often those.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from parallel_core.system.formatting import figure, listed, percent
 from parallel_core.traces.figures import Ratio, Share, ratio
@@ -17,7 +15,7 @@ from parallel_core.traces.profile.recorded_steps import (
     OperationOfStep,
     RecordedSteps,
 )
-from parallel_core.traces.trust import LACKING
+from parallel_core.traces.trust import Unanswered
 
 MOST_UNMATCHED = 0.25
 """If operators that the other program lacks take more of the time in which a step computes, the two
@@ -47,15 +45,6 @@ class Unmatched:
             f"{self.side} computes {figure(self.operators)} operators a step that "
             f"{self.lacking_side} lacks ({names}: {percent(self.share)} of its computing)"
         )
-
-
-@dataclass(frozen=True)
-class Unanswered:
-    """A question that recordings do not answer, and what is missing."""
-
-    question: str
-    code: str
-    lacking: str
 
 
 def most_unmatched(
@@ -107,12 +96,3 @@ def hindrances(
         yield Unanswered("step", "other-processes", f"they have {counts} processes")
     if unmatched.share > MOST_UNMATCHED:
         yield Unanswered("step", "other-operators", unmatched.in_words)
-
-
-def doubted(recordings: Sequence[RecordedSteps]) -> Iterator[Unanswered]:
-    """Yield what is not known of recordings, whatever they are compared with."""
-    if any(recording.early_exchanges is None and recording.exchanges for recording in recordings):
-        yield Unanswered("early_exchanges", "no-backward-pass", LACKING["no-backward-pass"])
-    doubts = chain.from_iterable(recording.doubts for recording in recordings)
-    for doubt in {doubt.code: doubt for doubt in doubts}.values():
-        yield Unanswered("figures", doubt.code, doubt.sentence)

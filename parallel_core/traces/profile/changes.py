@@ -38,12 +38,11 @@ from parallel_core.traces.figures import (
     Seconds,
     SecondsInterval,
     Share,
+    figure,
     ratio,
 )
 from parallel_core.traces.profile.alignment import (
-    Unanswered,
     Unmatched,
-    doubted,
     hindrances,
     most_unmatched,
 )
@@ -56,6 +55,7 @@ from parallel_core.traces.profile.recorded_steps import (
     averaged,
 )
 from parallel_core.traces.reasons import Unhidden
+from parallel_core.traces.trust import Unanswered
 
 USUAL_DEVIATION = math.log1p(BETWEEN_PROCESSES) / NormalDist().inv_cdf(0.975) / math.sqrt(2)
 """The standard deviation of the logarithm of a step's time in several processes, by which two of
@@ -139,7 +139,7 @@ class Changes:
     operations: tuple[OperationChange, ...] = ()
     """Those whose time surely changed, the largest change first."""
 
-    @property
+    @figure
     def sentence(self) -> str:
         """By how much a step takes less or more, and what of it; or that this is not known."""
         if self.ratio is None or self.step is None:
@@ -156,7 +156,8 @@ class Changes:
                 f"{certain or 'no part is certain'} ({self._recordings})."
             )
         if self.verdict == "no difference shown":
-            bound = percent(max(high, -low))
+            factor = max(self.ratio.high, 1 / self.ratio.low)
+            bound = percent(factor - 1) if factor < 2 else f"{factor:.0f} ×"
             sentence = f"No difference is shown: less than {bound} either way ({self._recordings})"
             return f"{sentence}, though {certain}." if certain else f"{sentence}."
         differs = f"{percent(abs(longer))} {'shorter' if longer < 0 else 'longer'}"
@@ -198,11 +199,12 @@ def changes_between(before: Sequence[RecordedSteps], after: Sequence[RecordedSte
     step_after = averaged([recording.operations for recording in after], median)
     unmatched = most_unmatched(step_before, step_after)
     not_comparable = tuple(hindrances(before, after, unmatched))
+    of_recordings = chain.from_iterable(recording.cannot_answer for recording in (*before, *after))
     changes = Changes(
         recordings_before=len(before),
         recordings_after=len(after),
         unmatched=unmatched,
-        cannot_answer=(*not_comparable, *doubted((*before, *after))),
+        cannot_answer=(*not_comparable, *dict.fromkeys(of_recordings)),
     )
     if not_comparable:
         return changes

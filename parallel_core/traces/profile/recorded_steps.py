@@ -22,7 +22,7 @@ from parallel_core.traces.reasons import Unhidden
 from parallel_core.traces.steps.figures import step_windows
 from parallel_core.traces.steps.operations import NO_STEP, steps_by_count, steps_by_launch
 from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
-from parallel_core.traces.trust import Doubt
+from parallel_core.traces.trust import Unanswered, unanswered
 
 
 class Operation(NamedTuple):
@@ -65,7 +65,7 @@ class RecordedSteps:
     known.
     """
     unhidden: tuple[Unhidden, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
+    cannot_answer: tuple[Unanswered, ...] = ()
 
     @cached_property
     def middle_step(self) -> Parts:
@@ -94,6 +94,7 @@ def recorded_steps(traces: Iterable[RankTrace]) -> RecordedSteps:
     early_of_processes = [case.early_exchanges for case in cases if case.exchanges]
     early = [count for count in early_of_processes if count is not None]
     all_are_known = early and len(early) == len(early_of_processes)
+    doubts = chain.from_iterable(trace.doubts for trace in traces)
     return RecordedSteps(
         processes=len(cases),
         steps=[mean_of(alike) for alike in zip(*steps_of_processes, strict=False)],
@@ -101,7 +102,7 @@ def recorded_steps(traces: Iterable[RankTrace]) -> RecordedSteps:
         exchanges=sum(case.exchanges for case in cases),
         early_exchanges=sum(early) if all_are_known else None,
         unhidden=of_processes(cases),
-        doubts=tuple(dict.fromkeys(doubt for trace in traces for doubt in trace.doubts)),
+        cannot_answer=unanswered(cases, doubts),
     )
 
 

@@ -47,7 +47,7 @@ def test_several_recordings_a_side_follow_their_option(
     assert document["ratio"]["low"] > 1.3
     of_parts = sum(part["difference"]["estimate"] for part in document["parts"])
     assert of_parts == pytest.approx(document["step"]["difference"]["estimate"])
-    assert document["cannot_answer"] == []
+    assert "step" not in {unanswered["question"] for unanswered in document["cannot_answer"]}
 
 
 def test_a_folder_of_ranks_is_one_recording(program: RunProgram, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_folder_of_ranks_is_one_recording(program: RunProgram, tmp_path: Path)
     assert document["recordings_before"] == 1
     assert document["exchanges_before"]["exchanges"] == 2 * 4 * USUAL.steps
     one_rank = program("diff", folders[0], f"{folders[1]}/rank0.json", "--json", "-")
-    (reason,) = json.loads(one_rank.stdout)["cannot_answer"]
+    reason, *_ = json.loads(one_rank.stdout)["cannot_answer"]
     assert reason == {
         "question": "step",
         "code": "other-processes",
