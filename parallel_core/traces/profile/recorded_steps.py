@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import NormalDist, fmean, stdev
 from typing import NamedTuple
 
 import numpy as np
 
 from backends.profiling.timeline import KINDS, SpanKind
+from parallel_core.measurement.confidence_intervals import student_t
 from parallel_core.traces.account import Parts, mean_of
 from parallel_core.traces.case_spans import CaseSpans, groups_of
 from parallel_core.traces.ranks.jobs import of_processes
@@ -23,6 +24,8 @@ from parallel_core.traces.steps.figures import step_windows
 from parallel_core.traces.steps.operations import NO_STEP, steps_by_count, steps_by_launch
 from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
 from parallel_core.traces.trust import Unanswered, unanswered
+
+NORMAL = NormalDist().inv_cdf(0.975)
 
 
 class Operation(NamedTuple):
@@ -37,7 +40,7 @@ class Time(NamedTuple):
 
     seconds: float
     deviation: float
-    """The standard deviation over the steps."""
+    """Their standard deviation, which few steps tell badly: it is larger then."""
 
 
 class OperationOfStep(NamedTuple):
@@ -76,9 +79,14 @@ class RecordedSteps:
 
     def time_of(self, part: str) -> Time:
         """Return how long a part of the middle step takes."""
-        return Time(
-            getattr(self.middle_step, part), pstdev(getattr(step, part) for step in self.steps)
-        )
+        of_steps = [getattr(step, part) for step in self.steps]
+        return Time(getattr(self.middle_step, part), _deviation(of_steps))
+
+
+def _deviation(of_steps: Sequence[float]) -> float:
+    """Return how far steps lie apart, by Student's t; of one step that is not known, and 0."""
+    count = len(of_steps)
+    return student_t(count - 1) / NORMAL * stdev(of_steps) if count > 1 else 0.0
 
 
 def read_recording(path: Path) -> RecordedSteps:
@@ -126,7 +134,8 @@ def operations_of_step(case: CaseSpans) -> Mapping[Operation, OperationOfStep]:
         number = float(np.median(number_by_step))
         if number:
             first = spans[int(places[0])]
-            time = Time(float(np.median(time_by_step)) / 1e9, float(np.std(time_by_step)) / 1e9)
+            times = time_by_step / 1e9
+            time = Time(float(np.median(times)), _deviation(times.tolist()))
             operations[Operation(first.name, first.kind)] = OperationOfStep(number, time)
     return operations
 
