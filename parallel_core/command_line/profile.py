@@ -190,7 +190,7 @@ def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]
     for process, name in zip(with_trace, names, strict=True):
         assert process.trace is not None
         path = folder / f"{name}{ENDING}"
-        pack_trace(process.trace, path, process.steps_recorded)
+        pack_trace(process.trace, path, process.steps_recorded, process.core_wait_share)
         packed[path] = process
     return packed
 

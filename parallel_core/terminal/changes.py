@@ -24,6 +24,8 @@ def show_changes(changes: Changes, console: Console) -> None:
     for heading, reasons in (("no longer", changes.gone), ("now", changes.come)):
         for row in reasons[:1]:
             show_sentence(f"{heading}: {row.name}: {row.sentence}", console, bullet="· ")
+    if changes.waited_in_words:
+        show_sentence(changes.waited_in_words, console, ASIDE)
     if changes.unmatched.share >= LEAST:
         show_sentence(f"{changes.unmatched.in_words}.", console, ASIDE)
 

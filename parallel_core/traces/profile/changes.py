@@ -7,9 +7,12 @@ load that lasted was common to its steps: it is known no better than they lie ap
 noise that is assumed between processes.
 
 Ten recordings each of a small loop of PyTorch and of MXNet, while others took 80 % of two cores,
-differed by a standard deviation of 20 % and 60 %. Of all 45 pairs of one program 0 and 2 were called
-different, and of 200 draws of three against three 8 and 5. Of the pairs it would be 20 and 27, if
-the steps of a recording were independent.
+differed by a standard deviation of 20 % and 60 %. Of all 45 pairs of one program 0 and 2 were
+called different, and of 200 draws of three against three 8 and 5. Of the pairs it would be 20 and
+27, if the steps of a recording were independent.
+
+The two sides are not recorded in turn. While one side's threads waited longer for a core than the
+other's, any part of its step may have been that much shorter.
 """
 
 import math
@@ -17,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean, median
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from parallel_core.measurement.confidence_intervals import Interval, decide, exponential
 from parallel_core.measurement.differences import (
@@ -29,6 +32,7 @@ from parallel_core.measurement.differences import (
 )
 from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES, in_percent
 from parallel_core.system.formatting import listed, percent, seconds
+from parallel_core.system.machine import WORTH_SAYING
 from parallel_core.traces.account import LEAST, PARTS
 from parallel_core.traces.figures import (
     RATIO,
@@ -96,6 +100,13 @@ class Change:
         return f"{seconds(abs(change))} {'less' if change < 0 else 'more'}"
 
 
+class Lost(NamedTuple):
+    """How many seconds of a step either side may have lost to other work, and the other not."""
+
+    before: float
+    after: float
+
+
 @dataclass(frozen=True)
 class OperationChange:
     """All operations of one name and kind in a step."""
@@ -124,6 +135,9 @@ class Changes:
 
     recordings_before: Count
     recordings_after: Count
+    core_wait_share_before: Share
+    """During what share of the time a recording's busiest thread waited for a core, on average."""
+    core_wait_share_after: Share
     unmatched: Unmatched
     cannot_answer: tuple[Unanswered, ...]
     verdict: Verdict | Literal["not comparable"] = "not comparable"
@@ -168,6 +182,17 @@ class Changes:
             f"{between_runs}: record three (--repeat 3)."
         )
 
+    @property
+    def waited_in_words(self) -> str:
+        """What other work took of one side and not of the other; empty if that is little."""
+        before, after = self.core_wait_share_before, self.core_wait_share_after
+        if abs(after - before) < WORTH_SAYING:
+            return ""
+        return (
+            f"For {percent(before)} of the time before, and {percent(after)} after, the busiest "
+            "thread waited for a core: intervals allow for it."
+        )
+
     def slower_by_more_than(self, limit: float) -> bool | None:
         """Return whether a step is surely slower by more than so many percent; None if that cannot
         be said.
@@ -201,24 +226,37 @@ def changes_between(before: Sequence[RecordedSteps], after: Sequence[RecordedSte
     unmatched = most_unmatched(step_before, step_after)
     not_comparable = tuple(hindrances(before, after, unmatched))
     of_recordings = chain.from_iterable(recording.cannot_answer for recording in (*before, *after))
+    waited_before = fmean(recording.core_wait_share for recording in before)
+    waited_after = fmean(recording.core_wait_share for recording in after)
     changes = Changes(
         recordings_before=len(before),
         recordings_after=len(after),
+        core_wait_share_before=waited_before,
+        core_wait_share_after=waited_after,
         unmatched=unmatched,
         cannot_answer=(*not_comparable, *dict.fromkeys(of_recordings)),
     )
     if not_comparable:
         return changes
 
-    logarithms_before = _logarithms(_steps("seconds", before))
-    logarithms_after = _logarithms(_steps("seconds", after))
-    time_ratio = exponential(unpaired_interval(logarithms_after, logarithms_before))
+    # What both met cancels.
+    lost_before = max(waited_before - waited_after, 0.0)
+    lost_after = max(waited_after - waited_before, 0.0)
+    steps_before, steps_after = _steps("seconds", before), _steps("seconds", after)
+    time_ratio = exponential(unpaired_interval(_logarithms(steps_after), _logarithms(steps_before)))
+    time_ratio = Interval(
+        time_ratio.estimate,
+        time_ratio.low * (1 - lost_after),
+        time_ratio.high / (1 - lost_before),
+    )
+    lost = Lost(lost_before * fmean(steps_before.values), lost_after * fmean(steps_after.values))
     verdict = verdict_on(time_ratio, FEWEST_PROCESSES)
     if verdict == "no difference shown" and min(len(before), len(after)) < FEWEST_PROCESSES:
         verdict = "too few runs"
         changes = replace(changes, cannot_answer=(TOO_FEW, *changes.cannot_answer))
     step, *parts = (
-        _change(part, _steps(part, before), _steps(part, after)) for part in ("seconds", *PARTS)
+        _change(part, _steps(part, before), _steps(part, after), lost)
+        for part in ("seconds", *PARTS)
     )
     return replace(
         changes,
@@ -230,7 +268,7 @@ def changes_between(before: Sequence[RecordedSteps], after: Sequence[RecordedSte
         exchanges_after=_exchanges(after, step_after),
         gone=_reasons_only_in(before, after),
         come=_reasons_only_in(after, before),
-        operations=_changed_operations(before, after),
+        operations=_changed_operations(before, after, lost),
     )
 
 
@@ -253,14 +291,17 @@ def _logarithms(times: Sample) -> Sample:
     return Sample([math.log(time) for time in times.values], times.deviation / fmean(times.values))
 
 
-def _change(name: str, before: Sample, after: Sample, among: int = 1) -> Change:
+def _change(name: str, before: Sample, after: Sample, lost: Lost, among: int = 1) -> Change:
     """Return the change of a time; of `among` several, the intervals of all are right together."""
     difference = unpaired_interval(after, before, among)
+    difference = Interval(
+        difference.estimate, difference.low - lost.after, difference.high + lost.before
+    )
     return Change(name, fmean(before.values), fmean(after.values), difference)
 
 
 def _changed_operations(
-    before: Sequence[RecordedSteps], after: Sequence[RecordedSteps]
+    before: Sequence[RecordedSteps], after: Sequence[RecordedSteps], lost: Lost
 ) -> tuple[OperationChange, ...]:
     """Return the operations whose time in a step surely changed."""
     all_operations = set(chain.from_iterable(side.operations for side in (*before, *after)))
@@ -274,6 +315,7 @@ def _changed_operations(
             operation.name,
             _sample([row.time for row in rows_before]),
             _sample([row.time for row in rows_after]),
+            lost,
             among=len(all_operations),
         )
         if change.is_certain:

@@ -67,6 +67,10 @@ class RecordedSteps:
     """How many exchanges were launched before the backward pass was over; None if that is not
     known.
     """
+    core_wait_share: float = 0.0
+    """During what share of the time the busiest thread of a process waited for a core, as far as
+    traces say it: all wait for the slowest.
+    """
     unhidden: tuple[Unhidden, ...] = ()
     cannot_answer: tuple[Unanswered, ...] = ()
 
@@ -109,6 +113,7 @@ def recorded_steps(traces: Iterable[RankTrace]) -> RecordedSteps:
         operations=averaged([operations_of_step(case.spans) for case in cases], fmean),
         exchanges=sum(case.exchanges for case in cases),
         early_exchanges=sum(early) if all_are_known else None,
+        core_wait_share=max(trace.core_wait_share or 0.0 for trace in traces),
         unhidden=of_processes(cases),
         cannot_answer=unanswered(cases, doubts),
     )

@@ -20,6 +20,7 @@ from parallel_core.traces.profile.recorded_steps import (
     Time,
     read_recording,
 )
+from parallel_core.traces.trace_files import pack_trace
 from tests.parallel_core.traces.profile.made_up_recordings import STEPS, Training
 
 Recordings = Callable[..., Sequence[RecordedSteps]]
@@ -162,6 +163,31 @@ def test_one_recording_a_side_decides_what_runs_of_one_program_do_not_differ_by(
     assert "(one recording each)" in clearly.sentence
     assert clearly.slower_by_more_than(10) is True
     assert clearly.slower_by_more_than(60) is False
+
+
+def test_what_other_work_took_of_one_side_is_allowed_for(recordings: Recordings) -> None:
+    loaded = [
+        replace(recording, core_wait_share=0.4) for recording in recordings(MORE_COMPUTING, AFTER)
+    ]
+    quiet_before = recordings(USUAL, BEFORE)
+    changes = changes_between(quiet_before, loaded)
+    assert changes.verdict == "no difference shown"
+    assert changes.slower_by_more_than(5) is None
+    assert not any(part.is_certain for part in changes.parts)
+    assert changes.operations == ()
+    assert "For 0 % of the time before, and 40 % after, " in changes.waited_in_words
+    loaded_before = [replace(recording, core_wait_share=0.4) for recording in quiet_before]
+    changes = changes_between(loaded_before, loaded)
+    assert (changes.verdict, changes.waited_in_words) == ("slower", "")
+
+
+def test_a_recording_states_how_long_it_waited_for_a_core(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "plain.json", tmp_path / "packed.json.gz"
+    pack_trace(USUAL.record(plain, 0), packed, STEPS - 1, 0.25)
+    recording = read_recording(packed)
+    assert recording.core_wait_share == 0.25
+    assert len(recording.steps) == STEPS - 1
+    assert read_recording(plain).core_wait_share == 0
 
 
 def drawn(generator: np.random.Generator, loudness: float) -> RecordedSteps:
