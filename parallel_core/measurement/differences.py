@@ -128,6 +128,8 @@ class Sample(NamedTuple):
     values: Sequence[float]
     deviation: float
     """The standard deviation of such values, usually; of a single value it is all that is known."""
+    lost: float = 0.0
+    """By how much other work may have made all of them larger."""
 
 
 def unpaired_interval(sample: Sample, other: Sample, among: int = 1) -> Interval:
@@ -138,13 +140,14 @@ def unpaired_interval(sample: Sample, other: Sample, among: int = 1) -> Interval
     difference = mean(sample.values) - mean(other.values)
     variances_of_means = [_variance_of_mean(side) for side in (sample, other)]
     whole = sum(of_mean.variance for of_mean in variances_of_means)
-    if not whole:
-        return Interval(difference, difference, difference)
-    # The degrees of freedom of a sum of variances, by Welch and Satterthwaite.
-    parts = (of_mean.variance**2 / of_mean.freedom for of_mean in variances_of_means)
-    freedom = whole**2 / sum(parts)
-    reach = student_t(freedom, 1 - 0.025 / among) * math.sqrt(whole)
-    return Interval(difference, difference - reach, difference + reach)
+    reach = 0.0
+    if whole:
+        # The degrees of freedom of a sum of variances, by Welch and Satterthwaite.
+        parts = (of_mean.variance**2 / of_mean.freedom for of_mean in variances_of_means)
+        freedom = whole**2 / sum(parts)
+        reach = student_t(freedom, 1 - 0.025 / among) * math.sqrt(whole)
+    low, high = difference - reach - sample.lost, difference + reach + other.lost
+    return Interval(difference, low, high)
 
 
 class _VarianceOfMean(NamedTuple):

@@ -5,11 +5,13 @@ from rich.table import Table
 
 from parallel_core.measurement.confidence_intervals import with_seconds
 from parallel_core.system.formatting import figure, percent, seconds
+from parallel_core.system.machine import WORTH_SAYING
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_table, table_of
 from parallel_core.terminal.timeline import NOTHING
 from parallel_core.traces.account import LEAST, WORDS
-from parallel_core.traces.profile.changes import Change, Changes, Exchanges
+from parallel_core.traces.profile.changes import Change, Changes
+from parallel_core.traces.profile.recorded_steps import Side
 
 MAX_OPERATIONS = 3
 """The most operations that are listed; the JSON has all of them."""
@@ -24,8 +26,13 @@ def show_changes(changes: Changes, console: Console) -> None:
     for heading, reasons in (("no longer", changes.gone), ("now", changes.come)):
         for row in reasons[:1]:
             show_sentence(f"{heading}: {row.name}: {row.sentence}", console, bullet="· ")
-    if changes.waited_in_words:
-        show_sentence(changes.waited_in_words, console, ASIDE)
+    waited_before, waited_after = changes.before.core_wait_share, changes.after.core_wait_share
+    if abs(waited_after - waited_before) >= WORTH_SAYING:
+        sentence = (
+            f"For {percent(waited_before)} of the time before, and {percent(waited_after)} after, "
+            "the busiest thread waited for a core: intervals allow for it."
+        )
+        show_sentence(sentence, console, ASIDE)
     if changes.unmatched.share >= LEAST:
         show_sentence(f"{changes.unmatched.in_words}.", console, ASIDE)
 
@@ -37,11 +44,10 @@ def _table(changes: Changes, step: Change) -> Table:
         if part.before or part.after:
             _add_time(table, WORDS[part.name], part)
     _add_time(table, "a step", step)
-    if changes.exchanges_before and changes.exchanges_after:
-        figures_after = _figures_of(changes.exchanges_after)
-        for label, before in _figures_of(changes.exchanges_before).items():
-            if before != figures_after[label]:
-                table.add_row(label, before, figures_after[label])
+    figures_after = _exchanges(changes.after)
+    for label, before in _exchanges(changes.before).items():
+        if before != figures_after[label]:
+            table.add_row(label, before, figures_after[label])
     for operation in changes.operations[:MAX_OPERATIONS]:
         numbers = figure(operation.number_before)
         if operation.number_after != operation.number_before:
@@ -56,15 +62,11 @@ def _add_time(table: Table, label: str, change: Change) -> None:
     table.add_row(label, seconds(change.before), seconds(change.after), difference)
 
 
-def _figures_of(exchanges: Exchanges) -> dict[str, str]:
+def _exchanges(side: Side) -> dict[str, str]:
     """Return what is counted of a side's exchanges, as it is written."""
-    in_time, hidden = NOTHING, NOTHING
-    if exchanges.early_exchanges is not None:
-        in_time = f"{exchanges.early_exchanges} of {exchanges.exchanges}"
-    if exchanges.hidden_share is not None:
-        hidden = percent(exchanges.hidden_share)
+    early, hidden = side.early_exchanges, side.hidden_exchange_share
     return {
-        "exchanges a step": figure(exchanges.a_step),
-        "launched during backward": in_time,
-        "hidden exchange": hidden,
+        "exchanges a step": figure(side.exchanges_a_step),
+        "launched during backward": NOTHING if early is None else f"{early} of {side.exchanges}",
+        "hidden exchange": NOTHING if hidden is None else percent(hidden),
     }

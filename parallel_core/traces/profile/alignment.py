@@ -4,24 +4,18 @@ Programs are alike if a median step computes the same: of each name as many oper
 copies may differ, for what is changed is often those.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from parallel_core.system.formatting import figure, listed, percent
 from parallel_core.traces.figures import Ratio, Share, ratio
-from parallel_core.traces.profile.recorded_steps import (
-    NOT_DONE,
-    Operation,
-    OperationOfStep,
-    RecordedSteps,
-)
+from parallel_core.traces.profile.recorded_steps import NOT_DONE, Side
 from parallel_core.traces.trust import Unanswered
 
 MOST_UNMATCHED = 0.25
 """If operators that the other program lacks take more of the time in which a step computes, the two
 are not compared.
 """
-BEFORE, AFTER = "BEFORE", "AFTER"
 MAX_NAMES = 3
 
 
@@ -47,50 +41,40 @@ class Unmatched:
         )
 
 
-def most_unmatched(
-    before: Mapping[Operation, OperationOfStep], after: Mapping[Operation, OperationOfStep]
-) -> Unmatched:
-    """Return what a step of the one program computes and that of the other does not, of the side
-    that has more of it.
-    """
-    sides = (_unmatched(BEFORE, before, AFTER, after), _unmatched(AFTER, after, BEFORE, before))
-    return max(sides, key=lambda unmatched: unmatched.share)
+def most_unmatched(before: Side, after: Side) -> Unmatched:
+    """Return what a step of one side computes and the other's does not; the larger of the two."""
+    both = (_unmatched(before, after), _unmatched(after, before))
+    return max(both, key=lambda unmatched: unmatched.share)
 
 
-def _unmatched(
-    side: str,
-    operations: Mapping[Operation, OperationOfStep],
-    lacking_side: str,
-    others: Mapping[Operation, OperationOfStep],
-) -> Unmatched:
-    """Return what a step of a side computes of which the other side has fewer."""
+def _unmatched(side: Side, other: Side) -> Unmatched:
+    """Return what a step of a side computes of which the other side's has fewer."""
     operators = 0.0
     seconds_of: dict[str, float] = {}
     whole = 0.0
-    for operation, done in operations.items():
+    for operation, done in side.operations.items():
         if operation.kind != "compute":
             continue
         whole += done.time.seconds
-        surplus = done.number - others.get(operation, NOT_DONE).number
+        surplus = done.number - other.operations.get(operation, NOT_DONE).number
         if surplus > 0:
             operators += surplus
             seconds_of[operation.name] = surplus / done.number * done.time.seconds
     longest_first = sorted(seconds_of, key=lambda name: -seconds_of[name])
     share = ratio(sum(seconds_of.values()), whole) or 0.0
-    return Unmatched(side, lacking_side, operators, share, tuple(longest_first))
+    return Unmatched(side.name, other.name, operators, share, tuple(longest_first))
 
 
-def hindrances(
-    before: Sequence[RecordedSteps], after: Sequence[RecordedSteps], unmatched: Unmatched
-) -> Iterator[Unanswered]:
+def hindrances(before: Side, after: Side, unmatched: Unmatched) -> Iterator[Unanswered]:
     """Yield why the steps of two sides cannot be compared, the first reason first."""
-    for name, side in ((BEFORE, before), (AFTER, after)):
-        fewest_steps = min(len(recording.steps) for recording in side)
+    for side in (before, after):
+        fewest_steps = min(len(recording.steps) for recording in side.recordings)
         if fewest_steps == 0:
-            yield Unanswered("step", "no-steps", f"{name} marks no steps")
-        elif fewest_steps == len(side) == 1:
-            yield Unanswered("step", "single-step", f"{name} has a single step")
-    processes = sorted({recording.processes for recording in (*before, *after)})
+            yield Unanswered("step", "no-steps", f"{side.name} marks no steps")
+        elif fewest_steps == side.number_of_recordings == 1:
+            yield Unanswered("step", "single-step", f"{side.name} has a single step")
+    recordings = (*before.recordings, *after.recordings)
+    processes = sorted({recording.processes for recording in recordings})
     if len(processes) > 1:
         counts = listed([str(count) for count in processes])
         yield Unanswered("step", "other-processes", f"they have {counts} processes")

@@ -16,11 +16,12 @@ other's, any part of its step may have been that much shorter.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from statistics import fmean, median
-from typing import Annotated, Literal, NamedTuple
+from operator import methodcaller
+from statistics import fmean
+from typing import Annotated, Literal
 
 from parallel_core.measurement.confidence_intervals import Interval, decide, exponential
 from parallel_core.measurement.differences import (
@@ -32,32 +33,16 @@ from parallel_core.measurement.differences import (
 )
 from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES, in_percent
 from parallel_core.system.formatting import listed, percent, seconds
-from parallel_core.system.machine import WORTH_SAYING
 from parallel_core.traces.account import LEAST, PARTS
-from parallel_core.traces.figures import (
-    RATIO,
-    Count,
-    Lacking,
-    Ratio,
-    Seconds,
-    SecondsInterval,
-    Share,
-    figure,
-    ratio,
-)
-from parallel_core.traces.profile.alignment import (
-    Unmatched,
-    hindrances,
-    most_unmatched,
-)
+from parallel_core.traces.figures import RATIO, Ratio, Seconds, SecondsInterval, figure
+from parallel_core.traces.profile.alignment import Unmatched, hindrances, most_unmatched
 from parallel_core.traces.profile.recorded_steps import (
     NORMAL,
     NOT_DONE,
     Operation,
-    OperationOfStep,
     RecordedSteps,
+    Side,
     Time,
-    averaged,
 )
 from parallel_core.traces.reasons import Unhidden
 from parallel_core.traces.trust import Unanswered
@@ -100,13 +85,6 @@ class Change:
         return f"{seconds(abs(change))} {'less' if change < 0 else 'more'}"
 
 
-class Lost(NamedTuple):
-    """How many seconds of a step either side may have lost to other work, and the other not."""
-
-    before: float
-    after: float
-
-
 @dataclass(frozen=True)
 class OperationChange:
     """All operations of one name and kind in a step."""
@@ -118,26 +96,11 @@ class OperationChange:
 
 
 @dataclass(frozen=True)
-class Exchanges:
-    """The exchanges of all recordings of a side."""
-
-    a_step: Ratio
-    """How many there are in a median step of a process."""
-    exchanges: Count
-    early_exchanges: Annotated[Count | None, Lacking("no-backward-pass")]
-    """How many of them were launched before their backward pass was over."""
-    hidden_share: Annotated[Share | None, Lacking("no-exchange")]
-
-
-@dataclass(frozen=True)
 class Changes:
     """What changed between the recordings of two sides; where they cannot be compared, only why."""
 
-    recordings_before: Count
-    recordings_after: Count
-    core_wait_share_before: Share
-    """During what share of the time a recording's busiest thread waited for a core, on average."""
-    core_wait_share_after: Share
+    before: Side
+    after: Side
     unmatched: Unmatched
     cannot_answer: tuple[Unanswered, ...]
     verdict: Verdict | Literal["not comparable"] = "not comparable"
@@ -146,8 +109,6 @@ class Changes:
     step: Change | None = None
     parts: tuple[Change, ...] = ()
     """Their changes sum to the step's."""
-    exchanges_before: Exchanges | None = None
-    exchanges_after: Exchanges | None = None
     gone: tuple[Unhidden, ...] = ()
     """The reasons why something was not hidden in each recording before, and in none after."""
     come: tuple[Unhidden, ...] = ()
@@ -182,17 +143,6 @@ class Changes:
             f"{between_runs}: record three (--repeat 3)."
         )
 
-    @property
-    def waited_in_words(self) -> str:
-        """What other work took of one side and not of the other; empty if that is little."""
-        before, after = self.core_wait_share_before, self.core_wait_share_after
-        if abs(after - before) < WORTH_SAYING:
-            return ""
-        return (
-            f"For {percent(before)} of the time before, and {percent(after)} after, the busiest "
-            "thread waited for a core: intervals allow for it."
-        )
-
     def slower_by_more_than(self, limit: float) -> bool | None:
         """Return whether a step is surely slower by more than so many percent; None if that cannot
         be said.
@@ -213,49 +163,36 @@ class Changes:
     @property
     def _recordings(self) -> str:
         """How many recordings there are a side."""
-        before, after = self.recordings_before, self.recordings_after
+        before, after = self.before.number_of_recordings, self.after.number_of_recordings
         if before != after:
             return f"{before} recordings before, {after} after"
         return "one recording each" if before == 1 else f"{before} recordings each"
 
 
-def changes_between(before: Sequence[RecordedSteps], after: Sequence[RecordedSteps]) -> Changes:
+def changes_between(
+    recordings_before: Sequence[RecordedSteps], recordings_after: Sequence[RecordedSteps]
+) -> Changes:
     """Compare recordings of a program before and after a change, one or more a side."""
-    step_before = averaged([recording.operations for recording in before], median)
-    step_after = averaged([recording.operations for recording in after], median)
-    unmatched = most_unmatched(step_before, step_after)
+    before, after = Side("BEFORE", recordings_before), Side("AFTER", recordings_after)
+    unmatched = most_unmatched(before, after)
     not_comparable = tuple(hindrances(before, after, unmatched))
-    of_recordings = chain.from_iterable(recording.cannot_answer for recording in (*before, *after))
-    waited_before = fmean(recording.core_wait_share for recording in before)
-    waited_after = fmean(recording.core_wait_share for recording in after)
-    changes = Changes(
-        recordings_before=len(before),
-        recordings_after=len(after),
-        core_wait_share_before=waited_before,
-        core_wait_share_after=waited_after,
-        unmatched=unmatched,
-        cannot_answer=(*not_comparable, *dict.fromkeys(of_recordings)),
-    )
+    recordings = (*recordings_before, *recordings_after)
+    unanswered = chain.from_iterable(recording.cannot_answer for recording in recordings)
+    changes = Changes(before, after, unmatched, (*not_comparable, *dict.fromkeys(unanswered)))
     if not_comparable:
         return changes
 
-    # What both met cancels.
-    lost_before = max(waited_before - waited_after, 0.0)
-    lost_after = max(waited_after - waited_before, 0.0)
-    steps_before, steps_after = _steps("seconds", before), _steps("seconds", after)
-    time_ratio = exponential(unpaired_interval(_logarithms(steps_after), _logarithms(steps_before)))
-    time_ratio = Interval(
-        time_ratio.estimate,
-        time_ratio.low * (1 - lost_after),
-        time_ratio.high / (1 - lost_before),
+    seconds_before, seconds_after = _samples(before, after, methodcaller("time_of", "seconds"))
+    time_ratio = exponential(
+        unpaired_interval(_logarithms(seconds_after), _logarithms(seconds_before))
     )
-    lost = Lost(lost_before * fmean(steps_before.values), lost_after * fmean(steps_after.values))
     verdict = verdict_on(time_ratio, FEWEST_PROCESSES)
-    if verdict == "no difference shown" and min(len(before), len(after)) < FEWEST_PROCESSES:
+    fewest = min(before.number_of_recordings, after.number_of_recordings)
+    if verdict == "no difference shown" and fewest < FEWEST_PROCESSES:
         verdict = "too few runs"
         changes = replace(changes, cannot_answer=(TOO_FEW, *changes.cannot_answer))
     step, *parts = (
-        _change(part, _steps(part, before), _steps(part, after), lost)
+        _change(part, *_samples(before, after, methodcaller("time_of", part)))
         for part in ("seconds", *PARTS)
     )
     return replace(
@@ -264,90 +201,72 @@ def changes_between(before: Sequence[RecordedSteps], after: Sequence[RecordedSte
         ratio=time_ratio,
         step=step,
         parts=tuple(parts),
-        exchanges_before=_exchanges(before, step_before),
-        exchanges_after=_exchanges(after, step_after),
         gone=_reasons_only_in(before, after),
         come=_reasons_only_in(after, before),
-        operations=_changed_operations(before, after, lost),
+        operations=_changed_operations(before, after),
     )
 
 
-def _steps(part: str, side: Sequence[RecordedSteps]) -> Sample:
-    """Return how long a part of a step takes in the recordings of a side."""
-    return _sample([recording.time_of(part) for recording in side])
+def _samples(
+    before: Side, after: Side, time_of: Callable[[RecordedSteps], Time]
+) -> tuple[Sample, Sample]:
+    """Return how long something takes in the recordings of both sides."""
+    return _sample(before, after, time_of), _sample(after, before, time_of)
 
 
-def _sample(times: Sequence[Time]) -> Sample:
-    """Return what recordings measured; a single one is known no better than its steps lie apart."""
+def _sample(side: Side, other: Side, time_of: Callable[[RecordedSteps], Time]) -> Sample:
+    """Return how long something takes in the recordings of a side.
+
+    A single recording is known no better than its steps lie apart. Of what sides lost to other work
+    that cancels which both met.
+    """
+    times = [time_of(recording) for recording in side.recordings]
     values = [time.seconds for time in times]
     deviation = USUAL_DEVIATION * fmean(values)
     if len(times) < FEWEST_PROCESSES:
         deviation = math.hypot(deviation, times[0].deviation)
-    return Sample(values, deviation)
+    lost_share = max(side.core_wait_share - other.core_wait_share, 0.0)
+    return Sample(values, deviation, lost_share * side.seconds)
 
 
 def _logarithms(times: Sample) -> Sample:
-    """Return the logarithms of times, and the deviation of these."""
-    return Sample([math.log(time) for time in times.values], times.deviation / fmean(times.values))
+    """Return the logarithms of times, with the deviation and the loss of these."""
+    mean = fmean(times.values)
+    logarithms = [math.log(time) for time in times.values]
+    return Sample(logarithms, times.deviation / mean, -math.log1p(-times.lost / mean))
 
 
-def _change(name: str, before: Sample, after: Sample, lost: Lost, among: int = 1) -> Change:
+def _change(name: str, before: Sample, after: Sample, among: int = 1) -> Change:
     """Return the change of a time; of `among` several, the intervals of all are right together."""
     difference = unpaired_interval(after, before, among)
-    difference = Interval(
-        difference.estimate, difference.low - lost.after, difference.high + lost.before
-    )
     return Change(name, fmean(before.values), fmean(after.values), difference)
 
 
-def _changed_operations(
-    before: Sequence[RecordedSteps], after: Sequence[RecordedSteps], lost: Lost
-) -> tuple[OperationChange, ...]:
+def _changed_operations(before: Side, after: Side) -> tuple[OperationChange, ...]:
     """Return the operations whose time in a step surely changed."""
-    all_operations = set(chain.from_iterable(side.operations for side in (*before, *after)))
     changes = []
+    all_operations = before.operations.keys() | after.operations.keys()
     for operation in all_operations:
-        rows_before, rows_after = (
-            [recording.operations.get(operation, NOT_DONE) for recording in side]
-            for side in (before, after)
-        )
-        change = _change(
-            operation.name,
-            _sample([row.time for row in rows_before]),
-            _sample([row.time for row in rows_after]),
-            lost,
-            among=len(all_operations),
-        )
+
+        def time_of(recording: RecordedSteps, operation: Operation = operation) -> Time:
+            return recording.operations.get(operation, NOT_DONE).time
+
+        samples = _samples(before, after, time_of)
+        change = _change(operation.name, *samples, among=len(all_operations))
         if change.is_certain:
-            number_before = median(row.number for row in rows_before)
-            number_after = median(row.number for row in rows_after)
+            number_before = before.operations.get(operation, NOT_DONE).number
+            number_after = after.operations.get(operation, NOT_DONE).number
             changes.append(OperationChange(operation.kind, number_before, number_after, change))
     return tuple(
         sorted(changes, key=lambda row: (-abs(row.time.difference.estimate), row.time.name))
     )
 
 
-def _exchanges(
-    side: Sequence[RecordedSteps], step: Mapping[Operation, OperationOfStep]
-) -> Exchanges:
-    """Return the exchanges of a side, whose median step does some operations."""
-    early = [recording.early_exchanges for recording in side]
-    exchanging = fmean(recording.middle_step.exchange_seconds for recording in side)
-    hidden = fmean(recording.middle_step.hidden_exchange_seconds for recording in side)
-    return Exchanges(
-        a_step=sum(done.number for operation, done in step.items() if operation.kind == "exchange"),
-        exchanges=sum(recording.exchanges for recording in side),
-        early_exchanges=None if None in early else sum(filter(None, early)),
-        hidden_share=ratio(hidden, exchanging),
-    )
-
-
-def _reasons_only_in(
-    side: Sequence[RecordedSteps], other_side: Sequence[RecordedSteps]
-) -> tuple[Unhidden, ...]:
+def _reasons_only_in(side: Side, other: Side) -> tuple[Unhidden, ...]:
     """Return the reasons that hold in each recording of a side, and in none of the other."""
-    only_here = set.intersection(*map(_reasons, side)).difference(*map(_reasons, other_side))
-    return tuple(row for row in side[0].unhidden if (row.kind, row.code) in only_here)
+    always = set.intersection(*map(_reasons, side.recordings))
+    only_here = always.difference(*map(_reasons, other.recordings))
+    return tuple(row for row in side.recordings[0].unhidden if (row.kind, row.code) in only_here)
 
 
 def _reasons(recording: RecordedSteps) -> set[tuple[str, str]]:

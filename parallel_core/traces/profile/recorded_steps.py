@@ -1,16 +1,17 @@
-"""One recording of a program as it is compared with others: its steps, and what a median step does.
+"""A recording of a program as it is compared with others: its steps, and what a median step does;
+and the recordings of a side, before a change or after it.
 
 A step that was disturbed says nothing of the program: the steps of a recording are as their middle
 half by time is on average, whose parts sum to its time.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from statistics import NormalDist, fmean, stdev
-from typing import NamedTuple
+from statistics import NormalDist, fmean, median, stdev
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from backends.profiling.timeline import KINDS, SpanKind
 from parallel_core.measurement.confidence_intervals import student_t
 from parallel_core.traces.account import Parts, mean_of
 from parallel_core.traces.case_spans import CaseSpans, groups_of
+from parallel_core.traces.figures import Count, Lacking, Ratio, Share, figure
 from parallel_core.traces.ranks.jobs import of_processes
 from parallel_core.traces.reasons import Unhidden
 from parallel_core.traces.steps.figures import step_windows
@@ -91,6 +93,60 @@ def _deviation(of_steps: Sequence[float]) -> float:
     """Return how far steps lie apart, by Student's t; of one step that is not known, and 0."""
     count = len(of_steps)
     return student_t(count - 1) / NORMAL * stdev(of_steps) if count > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """The recordings of a program before a change to it, or after."""
+
+    name: str
+    recordings: Sequence[RecordedSteps] = field(repr=False)
+
+    @figure
+    def number_of_recordings(self) -> Count:
+        return len(self.recordings)
+
+    @figure
+    def core_wait_share(self) -> Share:
+        """During what share of the time the busiest thread waited for a core, on average."""
+        return fmean(recording.core_wait_share for recording in self.recordings)
+
+    @figure
+    def exchanges_a_step(self) -> Ratio:
+        """How many there are in a median step of a process."""
+        exchanges = [
+            done.number
+            for operation, done in self.operations.items()
+            if operation.kind == "exchange"
+        ]
+        return sum(exchanges)
+
+    @figure
+    def exchanges(self) -> Count:
+        """How many there are in all recordings."""
+        return sum(recording.exchanges for recording in self.recordings)
+
+    @figure
+    def early_exchanges(self) -> Annotated[Count | None, Lacking("no-backward-pass")]:
+        """How many of them were launched before their backward pass was over."""
+        counts = [recording.early_exchanges for recording in self.recordings]
+        return None if None in counts else sum(filter(None, counts))
+
+    @figure
+    def hidden_exchange_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
+        """The share of the exchange that lies under computation."""
+        steps = [recording.middle_step for recording in self.recordings if recording.steps]
+        return mean_of(steps).hidden_exchange_share if steps else None
+
+    @cached_property
+    def operations(self) -> Mapping[Operation, OperationOfStep]:
+        """The operations of a step in the median of the recordings."""
+        return averaged([recording.operations for recording in self.recordings], median)
+
+    @cached_property
+    def seconds(self) -> float:
+        """How long a step takes."""
+        return fmean(recording.middle_step.seconds for recording in self.recordings)
 
 
 def read_recording(path: Path) -> RecordedSteps:

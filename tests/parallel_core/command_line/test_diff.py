@@ -43,7 +43,8 @@ def test_several_recordings_a_side_follow_their_option(
     document = as_json(written)
     assert done.stdout.replace("\n", " ").startswith(document["sentence"])
     assert document["verdict"] == "slower"
-    assert document["recordings_before"] == document["recordings_after"] == 3
+    assert document["before"]["number_of_recordings"] == 3
+    assert document["after"]["number_of_recordings"] == 3
     assert document["ratio"]["low"] > 1.3
     of_parts = sum(part["difference"]["estimate"] for part in document["parts"])
     assert of_parts == pytest.approx(document["step"]["difference"]["estimate"])
@@ -61,8 +62,8 @@ def test_a_folder_of_ranks_is_one_recording(program: RunProgram, tmp_path: Path)
     done = program("diff", *folders, "--json", "-")
     document = json.loads(done.stdout)
     assert document["verdict"] == "slower"
-    assert document["recordings_before"] == 1
-    assert document["exchanges_before"]["exchanges"] == 2 * 4 * USUAL.steps
+    assert document["before"]["number_of_recordings"] == 1
+    assert document["before"]["exchanges"] == 2 * 4 * USUAL.steps
     one_rank = program("diff", folders[0], f"{folders[1]}/rank0.json", "--json", "-")
     reason, *_ = json.loads(one_rank.stdout)["cannot_answer"]
     assert reason == {

@@ -216,7 +216,8 @@ def test_a_program_is_recorded_repeatedly_and_compared_with_an_earlier_recording
     assert done.returncode == 0, done.stderr
     assert len(recordings(folder)) == 2
     changes = document(folder)["changes"]
-    assert (changes["recordings_before"], changes["recordings_after"]) == (1, 2)
+    assert changes["before"]["number_of_recordings"] == 1
+    assert changes["after"]["number_of_recordings"] == 2
     assert changes["sentence"] in " ".join(done.stderr.split())
     missing = profile(folder, "--against", tmp_path / "none", "--", script, *two_ranks)
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)

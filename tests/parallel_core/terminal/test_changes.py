@@ -54,6 +54,14 @@ def test_what_did_not_change_is_not_listed(tmp_path: Path) -> None:
         assert words not in text
 
 
+def test_how_long_each_side_waited_for_a_core_is_said_if_they_differ(tmp_path: Path) -> None:
+    recording = read_recording(USUAL.record(tmp_path / "trace.json", 0))
+    loaded = replace(recording, core_wait_share=0.4)
+    text = in_words(printed(show_changes, changes_between([recording], [loaded])))
+    assert "For 0 % of the time before, and 40 % after, the busiest thread waited" in text
+    assert "waited for a core" not in printed(show_changes, changes_between([loaded], [loaded]))
+
+
 def test_of_programs_that_differ_only_that_is_printed(tmp_path: Path) -> None:
     text = shown(tmp_path, USUAL, replace(USUAL, layers=9), 200)
     assert text.count("\n") == 1

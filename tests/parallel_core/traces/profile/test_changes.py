@@ -91,14 +91,13 @@ def test_parts_sum_to_the_change_of_the_step(recordings: Recordings) -> None:
 
 def test_exchanges_and_reasons_are_counted(recordings: Recordings) -> None:
     changes = changes_between(recordings(LATE, BEFORE), recordings(USUAL, AFTER))
-    before, after = changes.exchanges_before, changes.exchanges_after
-    assert before is not None
-    assert after is not None
+    before, after = changes.before, changes.after
     all_exchanges = 3 * 4 * STEPS
-    assert (before.a_step, before.early_exchanges, before.exchanges) == (4, 0, all_exchanges)
-    assert (after.a_step, after.early_exchanges, after.exchanges) == (4, 72, all_exchanges)
-    assert before.hidden_share == pytest.approx(0, abs=0.05)
-    assert after.hidden_share == pytest.approx(0.75, abs=0.05)
+    assert before.exchanges == after.exchanges == all_exchanges
+    assert before.exchanges_a_step == after.exchanges_a_step == 4
+    assert (before.early_exchanges, after.early_exchanges) == (0, 72)
+    assert before.hidden_exchange_share == pytest.approx(0, abs=0.05)
+    assert after.hidden_exchange_share == pytest.approx(0.75, abs=0.05)
     assert [row.code for row in changes.gone] == ["launched-after"]
     assert [row.code for row in changes.come] == ["nothing-left"]
 
@@ -175,10 +174,8 @@ def test_what_other_work_took_of_one_side_is_allowed_for(recordings: Recordings)
     assert changes.slower_by_more_than(5) is None
     assert not any(part.is_certain for part in changes.parts)
     assert changes.operations == ()
-    assert "For 0 % of the time before, and 40 % after, " in changes.waited_in_words
     loaded_before = [replace(recording, core_wait_share=0.4) for recording in quiet_before]
-    changes = changes_between(loaded_before, loaded)
-    assert (changes.verdict, changes.waited_in_words) == ("slower", "")
+    assert changes_between(loaded_before, loaded).verdict == "slower"
 
 
 def test_a_recording_states_how_long_it_waited_for_a_core(tmp_path: Path) -> None:
