@@ -6,7 +6,7 @@ import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -102,28 +102,34 @@ def profile(
     before = [read_recording(path) for path in against]
     after: list[RecordedSteps] = []
     console = terminal_console(stderr=True)
-    status = 0
     for _ in range(repeat):
-        status, document, analysis = _record(command, output, warm_up, steps, console)
-        if analysis is not None:
-            after.append(recorded_steps(analysis.traces.values()))
-        if status:
+        run = _run_once(command, output, warm_up, steps, console)
+        if before and run.analysis is not None:
+            after.append(recorded_steps(run.analysis.traces.values()))
+        if run.status:
             break
-    changes = changes_between(before, after) if before and after else None
+    changes = changes_between(before, after) if after else None
     with _in_one_line(console):
-        files.write_json(json_path, {**document, "changes": as_json(changes)})
+        files.write_json(json_path, {**run.document, "changes": as_json(changes)})
     if changes is not None:
         with _in_one_line(console):
             show_changes(changes, console)
-    return running.end_as(status)
+    return running.end_as(run.status)
 
 
-def _record(
+@dataclass(frozen=True)
+class Run:
+    """A run of a program: its exit status, the JSON of its recording, and what was read of that."""
+
+    status: int
+    document: Mapping[str, object]
+    analysis: Analysis | None
+
+
+def _run_once(
     command: Sequence[str], output: Path, warm_up: int, steps: int, console: Console
-) -> tuple[int, Mapping[str, object], Analysis | None]:
-    """Run a program once and say what was recorded; returns its status, the JSON, and the
-    analysis.
-    """
+) -> Run:
+    """Run a program, and say what was recorded of it."""
     with (
         _recording_folder(output) as folder,
         # This folder lies beside the traces, which may not fit the system's temporary folder.
@@ -149,7 +155,7 @@ def _record(
         with _in_one_line(console):
             _show(analysis, traces, folder / "timeline.svg", console)
     document = document_of(command, status, processes, traces, load, analysis)
-    return status, document, analysis
+    return Run(status, document, analysis)
 
 
 @contextmanager
