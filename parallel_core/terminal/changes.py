@@ -67,6 +67,6 @@ def _exchanges(side: Side) -> dict[str, str]:
     early, hidden = side.early_exchanges, side.hidden_exchange_share
     return {
         "exchanges a step": figure(side.exchanges_a_step),
-        "launched during backward": NOTHING if early is None else f"{early} of {side.exchanges}",
+        "launched in backward": NOTHING if early is None else f"{early} of {side.exchanges}",
         "hidden exchange": NOTHING if hidden is None else percent(hidden),
     }

@@ -37,7 +37,7 @@ def test_all_of_it_fits_a_screen(width: int, tmp_path: Path) -> None:
         " exchange only 3.",
         " a step 28.",
         " exchanges a step 4 5 ",
-        " launched during backward 72 of 96 0 of 120 ",
+        " launched in backward 72 of 96 0 of 120 ",
         " hidden exchange 7",
         " 4 → 5 × addmm backward ",
         "· no longer: all_reduce: its backward pass had nothing left",
@@ -50,7 +50,7 @@ def test_all_of_it_fits_a_screen(width: int, tmp_path: Path) -> None:
 def test_what_did_not_change_is_not_listed(tmp_path: Path) -> None:
     text = in_words(shown(tmp_path, USUAL, USUAL))
     assert text.startswith("No difference is shown: less than ")
-    for words in ("copies only", "exchanges a step", "launched during", "×", "no longer", "lacks"):
+    for words in ("copies only", "exchanges a step", "launched in", "×", "no longer", "lacks"):
         assert words not in text
 
 
