@@ -132,8 +132,7 @@ class Changes:
                 f"{certain or 'no part is certain'} ({self._recordings})."
             )
         if self.verdict == "no difference shown":
-            factor = max(self.ratio.high, 1 / self.ratio.low)
-            bound = percent(factor - 1) if factor < 2 else f"{factor:.0f} ×"
+            bound = percent(max(high, -low))
             sentence = f"No difference is shown: less than {bound} either way ({self._recordings})"
             return f"{sentence}, though {certain}." if certain else f"{sentence}."
         differs = f"{percent(abs(longer))} {'shorter' if longer < 0 else 'longer'}"
@@ -191,15 +190,20 @@ def changes_between(
     if verdict == "no difference shown" and fewest < FEWEST_PROCESSES:
         verdict = "too few runs"
         changes = replace(changes, cannot_answer=(TOO_FEW, *changes.cannot_answer))
-    step, *parts = (
-        _change(part, *_samples(before, after, methodcaller("time_of", part)))
-        for part in ("seconds", *PARTS)
+    # In seconds it is as certain as the verdict.
+    longer = Interval(
+        after.seconds - before.seconds,
+        before.seconds * (time_ratio.low - 1),
+        before.seconds * (time_ratio.high - 1),
     )
+    parts = [
+        _change(part, *_samples(before, after, methodcaller("time_of", part))) for part in PARTS
+    ]
     return replace(
         changes,
         verdict=verdict,
         ratio=time_ratio,
-        step=step,
+        step=Change("seconds", before.seconds, after.seconds, longer),
         parts=tuple(parts),
         gone=_reasons_only_in(before, after),
         come=_reasons_only_in(after, before),
