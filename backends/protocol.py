@@ -450,7 +450,7 @@ class BaseBackend:
         own = [name for name in vars(self) if name not in (*VERBS, *Backend.__annotations__)]
         stayed_behind = {name: vars(self).pop(name) for name in own}
         self.stayed_behind = stayed_behind
-        self.__class__ = type(self.name, (_StayedBehind,), {"message": message})
+        self.__class__ = type(self.name, (_StayedBehind,), {"name": self.name, "message": message})
 
     def _refuse_from_now_on(self, error: type[BackendError], message: str) -> None:
         """Let every verb raise an error with this message from now on."""

@@ -20,6 +20,7 @@ HOMES = {
     "Benchmark": "measurement.timing",
     "Case": "measurement.result",
     "Dataset": "training.dataset",
+    "DisturbedError": "system.errors",
     "MeasurementError": "system.errors",
     "RequestError": "system.errors",
     "Result": "measurement.result",
@@ -28,6 +29,7 @@ HOMES = {
     "load_fashion_mnist": "training.dataset",
     "predict": "run.prediction",
     "profiled_step": "traces.profile",
+    "trace": "traces.profile.requirements",
 }
 """The module of each public name.
 

@@ -163,17 +163,20 @@ def depends_on_engine(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def _packages_are_searched_once() -> Iterator[None]:
-    """Keep what loading a backend finds among the installed packages, for each path of modules."""
+    """Keep what loading a backend finds among installed packages, until their folders change."""
     search = loading._entry_points
 
     @cache
-    def found_on_path(group: str, _: tuple[str, ...]) -> list[EntryPoint]:
+    def found_in(group: str, _: tuple[tuple[str, int], ...]) -> list[EntryPoint]:
         return search(group)
 
+    def folders() -> tuple[tuple[str, int], ...]:
+        """Return the folders that modules come from, and when each one changed."""
+        paths = [Path(path) for path in sys.path if Path(path).is_dir()]
+        return tuple((str(path), path.stat().st_mtime_ns) for path in paths)
+
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            loading, "_entry_points", lambda group: found_on_path(group, tuple(sys.path))
-        )
+        patched.setattr(loading, "_entry_points", lambda group: found_in(group, folders()))
         yield
 
 

@@ -18,6 +18,8 @@ OFFER = Offer(
     installation="backends.jax:INSTALLATION",
     kernels="backends.jax.kernels",
     profiler="backends.jax.profiler",
+    tried=3,
+    queue="by XLA's own queue",
 )
 
 NEEDED = {"jax": ">=0.10.dev0", "numpy": ">=2"}

@@ -21,6 +21,9 @@ OFFER = Offer(
     kernels="backends.mxnet.kernels",
     profiler="backends.mxnet.profiler",
     group="backends.mxnet.process_group:join_mxnet",
+    tried=2,
+    queue="by workers of MXNet's own queue",
+    finds_gpus="import mxnet; mxnet.nd.ones(1, ctx=mxnet.gpu(0)).asnumpy()",
 )
 
 BULK_ON = Variant(

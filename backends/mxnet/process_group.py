@@ -43,6 +43,11 @@ class MXNetGroup:
     transport = "dist_sync"
 
     def __init__(self, mx: Any, rank: int | None) -> None:
+        if not mx.runtime.Features().is_enabled("DIST_KVSTORE"):
+            raise BackendError(
+                "MXNet's wheel for ARM holds no parameter server, and so sums in one process only: "
+                "take --backend torch"
+            )
         self._mx = mx
         self._store = mx.kv.create("dist_sync")
         # ps-lite numbers workers as they come; RANK overrides that.

@@ -61,6 +61,12 @@ class Offer:
     """* A module with the functions of `Profiler`."""
     group: str = ""
     """A function (backend, rendezvous) -> group, which joins a job of several processes."""
+    tried: int = 0
+    """Its place among the frameworks that a command tries that names none; 0: it tries others."""
+    queue: str = ""
+    """By whose workers a CPU device runs several operations: `by workers of MXNet's own queue`."""
+    finds_gpus: str = ""
+    """A Python program that finds a GPU, or shows why the framework finds none."""
 
 
 def registered() -> dict[str, EntryPoint]:
@@ -123,6 +129,11 @@ def offered(part: str) -> dict[str, Callable[[], Any]]:
         if path:
             importers[name] = partial(resolve_name, path)
     return importers
+
+
+def offers() -> dict[str, Offer]:
+    """Return the offers of all backends, by name."""
+    return {name: offer_of(entry) for name, entry in registered().items()}
 
 
 def package_version() -> str:

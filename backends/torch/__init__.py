@@ -26,6 +26,9 @@ OFFER = Offer(
     kernels="backends.torch.kernels",
     profiler="backends.torch.profiler",
     group="backends.torch.process_group:join_torch",
+    tried=1,
+    queue="by workers of parallel-core's queue, for PyTorch has none",
+    finds_gpus="import torch; torch.cuda.init()",
 )
 
 TF32 = Variant(

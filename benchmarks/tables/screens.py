@@ -20,11 +20,19 @@ from parallel_core.terminal.comparison import show_screen
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import show_catalogue
 from parallel_core.terminal.result import show
+from parallel_core.terminal.trace import show_analysis, show_trace
+from parallel_core.traces.profile.analysis import analyse as analyse_processes
+from parallel_core.traces.profile.running import Recorded
+from parallel_core.traces.trace_files import read_ranks
 
 FOLDER = Path("docs/reference/screens")
 RESULTS = Path("benchmarks/results/epyc-avx512-2-cores")
 WIDTHS = (80, 120)
 BACKENDS = ("mxnet", "torch")
+TRACES = Path("tests/parallel_core/traces")
+TRACE = TRACES / "stored/linked/ddp.json.gz"
+PROGRAM = tuple(TRACES / f"profile/stored/ddp-rank{rank}.json.gz" for rank in (0, 1))
+"""The recordings of which screens of `trace` and `profile` are kept."""
 DETAILED = "parallel"
 """The experiment that is also shown with details."""
 
@@ -47,6 +55,8 @@ def _screens_of(measured: Comparison) -> Mapping[str, Callable[[Console], None]]
     shown: dict[str, Callable[[Console], None]] = {
         "list": partial(show_catalogue, EXPERIMENTS.values(), BACKENDS),
         "compare": partial(show_screen, analyse(comparison)),
+        "trace": _show_trace,
+        "profile": _show_profile,
     }
     for results in of_two:
         cell = results.cell
@@ -58,6 +68,21 @@ def _screens_of(measured: Comparison) -> Mapping[str, Callable[[Console], None]]
             if cell.experiment == DETAILED:
                 shown[f"{name}-details"] = partial(show, result, again=again, with_details=True)
     return shown
+
+
+def _show_trace(console: Console) -> None:
+    """Print the screen of a stored trace."""
+    (rank,) = read_ranks([TRACE]).values()
+    show_trace(rank, False, console)
+
+
+def _show_profile(console: Console) -> None:
+    """Print what is said of a program of two processes."""
+    processes = {
+        path: Recorded(pid=rank, framework="torch", rank=rank, steps_recorded=2)
+        for rank, path in enumerate(PROGRAM)
+    }
+    show_analysis(analyse_processes(processes), console)
 
 
 def answered_anew(result: Result) -> Result:

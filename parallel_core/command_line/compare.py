@@ -199,20 +199,30 @@ def refuse_unmeasured(analysis: Analysis) -> None:
     """
     if analysis.believed:
         return
-    # What gave no result at all is not explained by a disturbed machine.
-    runs = [cell.results.results for cell in analysis.cells]
-    merely = all(some and all(one.is_merely_disturbed for one in some) for some in runs)
-    error = DisturbedError if merely else MeasurementError
+    error: type[MeasurementError] = DisturbedError
+    for cell in analysis.cells:
+        results = cell.results.results
+        # What gave no result at all is not explained by a disturbed machine.
+        if not results or not all(result.is_merely_disturbed for result in results):
+            error = MeasurementError
     raise error(f"nothing could be measured: {analysis.cells[0].reason}")
 
 
 def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str, ...]:
+    """Return the experiments that are named, each once, or else those of the catalogue.
+
+    Raises UsageError for a name that none has.
+    """
     for name in names:
         if name not in EXPERIMENTS:
             raise click.UsageError(about_unknown(name))
     if names and with_exercises:
         raise click.UsageError("--all names every experiment already: leave out the names")
-    catalogued = (one.name for one in EXPERIMENTS.values() if with_exercises or not one.occasion)
+    catalogued = [
+        experiment.name
+        for experiment in EXPERIMENTS.values()
+        if with_exercises or not experiment.occasion
+    ]
     return tuple(dict.fromkeys(names or catalogued))
 
 

@@ -37,7 +37,7 @@ NUMBER = click.IntRange(0, 2**32 - 1)
 )
 @options.device_kind
 @options.workers
-@options.variants
+@options.variant
 @options.option("--seed", type=NUMBER, default=0, help="Which programs are drawn.")
 @click.option(
     "--first", type=NUMBER, default=0, metavar="N", help="Begin with program N of the seed."
@@ -66,7 +66,7 @@ def conformance(
     engine: str | None,
     wanted: int | tuple[Device, ...] | None,
     workers: int,
-    variants: tuple[str, ...],
+    variant: tuple[str, ...],
     device_kind: str,
     minutes: float | None,
     findings: int,
@@ -90,8 +90,8 @@ def conformance(
         "engine": engine,
         "workers_per_device": workers,
     }
-    if variants:
-        loading["variants"] = variants
+    if variant:
+        loading["variants"] = variant
     devices = wanted
     if isinstance(wanted, tuple):
         devices = len(wanted)

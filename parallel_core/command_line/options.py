@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
+from parallel_core.run.options import option_of_work
 from parallel_core.run.values import DEVICES as DEVICES
 from parallel_core.run.values import MOST_DEVICES as MOST_DEVICES
 from parallel_core.run.values import NUMBER as NUMBER
@@ -61,22 +62,9 @@ interpreters = click.option(
     "made for it.",
 )
 """The option of commands that run several backends."""
-device_kind = option("--device-kind", metavar="auto|cpu|gpu", default="auto")
-threads = option(
-    "--threads", type=PROCESSES, help="Threads per CPU device. Default: its share of the cores."
+device_kind, threads, workers, variant = map(
+    option_of_work, ("device_kind", "threads", "workers", "variant")
 )
-workers = option(
-    "--workers",
-    type=click.IntRange(1, 256),
-    default=1,
-    help="Workers per CPU device, each with these threads.",
-)
-variants = click.option(
-    "--variant",
-    "variants",
-    multiple=True,
-    metavar="NAME",
-    help="How it schedules; --explain lists the names. Repeatable.",
-)
+"""Options of `run` that other commands have too."""
 details = click.option("--details", is_flag=True, help="All figures, not only what fits a screen.")
 json_file = path("--json", "json_path", "The results as JSON; - for standard output.")

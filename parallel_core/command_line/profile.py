@@ -12,14 +12,15 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from parallel_core.command_line import options
+from parallel_core.command_line import options, requirements
+from parallel_core.measurement.limits import Limit
 from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files
-from parallel_core.system.errors import RequestError
+from parallel_core.system.errors import DISTURBED, RequestError
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.terminal.changes import show_changes
 from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.trace import show_answer
+from parallel_core.terminal.trace import show_analysis
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.profile import running
 from parallel_core.traces.profile.analysis import Analysis, analyse
@@ -29,9 +30,9 @@ from parallel_core.traces.profile.recorded_steps import (
     read_recording,
     recorded_steps,
 )
+from parallel_core.traces.profile.requirements import Requirement, Unanswered, cannot_answer, judge
 from parallel_core.traces.profile.running import Recorded
 from parallel_core.traces.trace_files import pack_trace
-from parallel_core.traces.trust import unanswered
 
 PROCESS_FIELDS = (
     "pid",
@@ -60,6 +61,7 @@ ENDING = ".json.gz"
     help="Where to make a folder for a trace of each process, which ui.perfetto.dev opens, and a "
     "picture.",
 )
+@requirements.limits
 @options.option(
     "--repeat", type=options.POSITIVE, default=1, metavar="N", help="Run and record it N times."
 )
@@ -76,6 +78,7 @@ def profile(
     warm_up: int,
     steps: int,
     output: Path,
+    limits: tuple[Limit, ...],
     repeat: int,
     against: tuple[Path, ...],
     json_path: Path | None,
@@ -108,12 +111,22 @@ def profile(
             after.append(recorded_steps(run.analysis.traces.values()))
         if run.status:
             break
+    judged: tuple[Requirement, ...] = ()
+    unanswered: tuple[Unanswered, ...] = ()
+    if run.analysis is not None:
+        judged = judge(limits, run.analysis.answer.recording, run.analysis.unhidden)
+        unanswered = cannot_answer(run.analysis.answer.recording)
     changes = changes_between(before, after) if after else None
     with _in_one_line(console):
-        files.write_json(json_path, {**run.document, "changes": as_json(changes)})
+        answers = {"requirements": judged, "cannot_answer": unanswered, "changes": changes}
+        files.write_json(json_path, {**run.document, **as_json(answers)})
     if changes is not None:
         with _in_one_line(console):
             show_changes(changes, console)
+    requirements.show_requirements(judged, console)
+    if run.status == 0 and limits:
+        # Nothing can be said of what was not recorded.
+        return requirements.status_of(judged) if judged else DISTURBED
     return running.end_as(run.status)
 
 
@@ -203,9 +216,8 @@ def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]
 
 def _show(analysis: Analysis, traces: Iterable[Path], picture: Path, console: Console) -> None:
     """Print an analysis, and the command that shows more; write the picture."""
-    doubts = [doubt for trace in analysis.traces.values() for doubt in trace.doubts]
-    show_answer(analysis.answer, analysis.unhidden, doubts, console)
-    command = shlex.join(("parallel-core", "trace", *map(str, traces)))
+    show_analysis(analysis, console)
+    command = shlex.join(("parallel-core", "trace", "--details", *map(str, traces)))
     console.print(f"More: {command}", soft_wrap=True)
     write_picture_file(analysis.timeline, picture)
     console.print(f"Timeline: {picture}", soft_wrap=True)
@@ -231,8 +243,6 @@ def document_of(
         if path is not None and path in read:
             fields["figures"] = as_json(read[path].figures[0])
             fields["interference"] = as_json(read[path].prices)
-            trace = read[path]
-            fields["cannot_answer"] = as_json(unanswered(trace.figures, trace.doubts))
         objects.append(fields)
     return {
         "command": command,

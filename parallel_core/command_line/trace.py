@@ -9,25 +9,28 @@ from typing import Any
 import click
 from rich.console import Console
 
-from parallel_core.command_line import options
+from parallel_core.command_line import options, requirements
+from parallel_core.measurement.limits import Limit
 from parallel_core.report.plots import check_drawing, write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences
-from parallel_core.terminal.timeline import show_figures, show_prices
-from parallel_core.terminal.trace import show_answer, show_details, show_ranks
-from parallel_core.traces.bounds import answer_of_trace
+from parallel_core.terminal.trace import show_ranks, show_trace
+from parallel_core.traces.bounds.answer import answer_of_trace
 from parallel_core.traces.devices.queues import KERNEL_DELAY
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.perfetto import write_findings
+from parallel_core.traces.profile.requirements import (
+    Requirement,
+    cannot_answer,
+    judge,
+    recording_of,
+)
 from parallel_core.traces.ranks import Ranks, summary_of
 from parallel_core.traces.ranks.jobs import of_processes
 from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks, side_by_side
-from parallel_core.traces.trust import unanswered
-
-NEXT = "Details: --details    Perfetto: --perfetto x.json    One step: --step N"
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -69,6 +72,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     "FILE.gz is compressed.",
 )
 @click.option("--details", "with_details", is_flag=True, help="Print all tables, too.")
+@requirements.limits
+@requirements.figures
 @options.json_file
 def trace(
     paths: tuple[Path, ...],
@@ -78,8 +83,9 @@ def trace(
     kernel_delay: int,
     with_findings: Path | None,
     with_details: bool,
+    limits: tuple[Limit, ...],
     json_path: Path | None,
-) -> None:
+) -> int:
     """Show what overlapped in a trace, and what did not.
 
     It says how busy each queue was, and what bounds the time or a step.
@@ -101,29 +107,33 @@ def trace(
     console = options.console_beside(json_path, with_findings)
     if len(ranks) == 1:
         (only_rank,) = ranks.values()
-        timeline, document = only_rank.timeline, _as_json(only_rank)
-        show = partial(_show, only_rank, with_details, console)
+        timeline, document = only_rank.timeline, partial(_as_json, only_rank)
+        show = partial(show_trace, only_rank, with_details, console)
     else:
         summary = summary_of(ranks)
         timeline = side_by_side(ranks, bool(summary.clocks_agree))
-        all_ranks = [
-            {"rank": number, "file": str(rank.file), **_as_json(rank)}
-            for number, rank in ranks.items()
-        ]
-        document = {"ranks": all_ranks, "summary": as_json(summary)}
+        document = partial(_ranks_as_json, ranks, summary)
         show = partial(_show_several, ranks, summary, console)
+    recording = recording_of(ranks)
+    judged: tuple[Requirement, ...] = ()
+    if limits:
+        judged = judge(limits, recording, of_processes(recording.processes))
     # Files are written first: printing fails if the reader of a pipe leaves early.
     if picture is not None:
         write_picture_file(timeline, picture)
     if with_findings is not None:
         (only_rank,) = ranks.values()
         _write_findings(only_rank, with_findings, kernel_delay)
-    files.write_json(json_path, document)
+    if json_path is not None:
+        of_limits = {"requirements": judged, "cannot_answer": cannot_answer(recording)}
+        files.write_json(json_path, {**document(), **as_json(of_limits)})
     show()
     if with_findings is not None:
         console.print(f"Wrote {with_findings}: open it in ui.perfetto.dev", soft_wrap=True)
     if picture is not None:
         console.print(f"Timeline: {picture}", soft_wrap=True)
+    requirements.show_requirements(judged, console)
+    return requirements.status_of(judged)
 
 
 def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:
@@ -136,24 +146,6 @@ def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:
         write_findings(rank.file, rank.timeline, rank.origin, path, kernel_delay)
     except OSError as error:
         raise RequestError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _show(rank: RankTrace, with_details: bool, console: Console) -> None:
-    """Print the answer of a program's trace, or the figures of an experiment's cases."""
-    notes = rank.timeline.notes
-    answer = answer_of_trace(rank.figures)
-    if answer is None:
-        show_figures(rank.figures, console)
-        show_prices(rank.prices, console)
-    else:
-        show_answer(answer, rank.figures[0].unhidden, rank.doubts, console)
-    if answer is None or with_details:
-        show_sentence(f"{rank.timeline.source}: {rank.spans:,} spans", console, "bold")
-        if answer is not None:
-            show_details(rank.figures[0], rank.prices, console)
-        show_sentences(notes, console, ASIDE, bullet="· ")
-    else:
-        show_sentence(NEXT, console, ASIDE)
 
 
 def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Console) -> None:
@@ -182,9 +174,16 @@ def _as_json(rank: RankTrace) -> dict[str, Any]:
         "source": rank.timeline.source,
         "notes": rank.timeline.notes,
         "doubts": [doubt._asdict() for doubt in rank.doubts],
-        "cannot_answer": as_json(unanswered(rank.figures, rank.doubts)),
         "unlinked_operations": rank.timeline.unlinked,
         "answer": as_json(answer_of_trace(rank.figures)),
         "cases": as_json(rank.figures),
         "interference": as_json(rank.prices),
     }
+
+
+def _ranks_as_json(ranks: Mapping[int, RankTrace], summary: Ranks) -> dict[str, Any]:
+    """Return the object of several ranks in the JSON."""
+    objects = [
+        {"rank": number, "file": str(rank.file), **_as_json(rank)} for number, rank in ranks.items()
+    ]
+    return {"ranks": objects, "summary": as_json(summary)}

@@ -67,12 +67,16 @@ class Difference:
     @property
     def left_out(self) -> tuple[str, ...]:
         """The cells that could not be compared, each with the reason."""
-        return tuple(f"{one.cell}: {one.left_out}" for one in self.cells if one.left_out)
+        return tuple(
+            f"{change.cell}: {change.left_out}" for change in self.cells if change.left_out
+        )
 
     @property
     def broken(self) -> tuple[str, ...]:
         """Those among them that were measured before and, although tried, are not now."""
-        return tuple(f"{one.cell}: {one.left_out}" for one in self.cells if one.is_broken)
+        return tuple(
+            f"{change.cell}: {change.left_out}" for change in self.cells if change.is_broken
+        )
 
     def slower_by_more_than(self, percent: float) -> tuple[TimeDifference, ...]:
         """Return the changes whose whole interval lies above a slow-down of so many percent."""

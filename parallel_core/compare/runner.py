@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from time import monotonic
 from typing import Any, TypeAlias
 
@@ -75,22 +75,22 @@ class _Together:
         """Return the line that asks a process for an experiment, with the sizes that are known."""
         name = self._names[step]
         (cell,) = (cell for cell in self._generation.processes[number] if cell.experiment == name)
-        sizes = {**self._sizes_chosen_here(name), **self._chosen.get(name, {})}
-        return line_of(self._plan.request(cell, sizes, self._generation.round))
+        return line_of(self._plan.request(cell, self._sizes(name), self._generation.round))
 
     def are_sizes_known(self, step: int) -> bool:
         """Return whether an experiment's sizes are known; its first process may choose some."""
         name = self._names[step]
-        known = {**self._sizes_chosen_here(name), **self._chosen.get(name, {})}
-        return known.keys() >= set(self._plan.to_calibrate(name))
+        return self._sizes(name).keys() >= set(self._plan.to_calibrate(name))
 
-    def _sizes_chosen_here(self, name: str) -> dict[str, Any]:
-        """Return the sizes that the first process of this generation chose for an experiment."""
-        for ran in self._given:
-            for cell, result in ran.measured.items():
-                if cell.experiment == name:
-                    return {size: result.parameters[size] for size in self._plan.to_calibrate(name)}
-        return {}
+    def _sizes(self, name: str) -> dict[str, Any]:
+        """Return the sizes of an experiment: those that its first process here chose, too."""
+        sizes: dict[str, Any] = {}
+        results = chain.from_iterable(ran.measured.values() for ran in self._given)
+        for result in results:
+            if result.experiment == name:
+                sizes = {size: result.parameters[size] for size in self._plan.to_calibrate(name)}
+                break
+        return {**sizes, **self._chosen.get(name, {})}
 
     def keep(self, processes: Sequence[Living]) -> None:
         """Keep what the processes gave so far, and tell of it."""

@@ -10,6 +10,7 @@ from humanize import naturalsize
 
 from backends.installation.frameworks import Diagnosis, Gpu, diagnose, installation_of
 from backends.installation.probe import reason_against
+from backends.registry import offers
 from parallel_core.doctor import Finding
 from parallel_core.doctor.frameworks import Attempt, for_shell
 
@@ -32,11 +33,6 @@ DRIVER_FAILURES = {
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MXNET_GENERATIONS = range(5, 9)
 """The GPUs, by the first number of their compute capability, that MXNet 1.9.1 has code for."""
-INITIALISE = {
-    "mxnet": "import mxnet; mxnet.nd.ones(1, ctx=mxnet.gpu(0)).asnumpy()",
-    "torch": "import torch; torch.cuda.init()",
-}
-"""Programs that show why a framework finds no GPU."""
 
 
 def ask_driver() -> tuple[Gpu, ...] | Diagnosis:
@@ -176,7 +172,9 @@ def _finds_none(attempt: Attempt, visible: str | None) -> Diagnosis:
         cause = f"{VISIBLE}={visible} hides the GPUs from every framework"
         return Diagnosis(cause, f"unset {VISIBLE}", "gpus-hidden")
     cause = f"The driver lists GPUs, and {attempt.title} finds none (the command shows its message)"
-    program = INITIALISE.get(attempt.name, f"import {installation_of(attempt.name).module}")
+    offer = offers().get(attempt.name)
+    program = offer.finds_gpus if offer is not None else ""
+    program = program or f"import {installation_of(attempt.name).module}"
     command = f'{shlex.quote(attempt.python)} -c "{program}"'
     return Diagnosis(cause, command, "no-gpus-found")
 

@@ -11,9 +11,11 @@ from parallel_core.measurement.result import Case as Case
 from parallel_core.measurement.result import Result as Result
 from parallel_core.measurement.timing import Benchmark as Benchmark
 from parallel_core.run.prediction import predict as predict
+from parallel_core.system.errors import DisturbedError as DisturbedError
 from parallel_core.system.errors import MeasurementError as MeasurementError
 from parallel_core.system.errors import RequestError as RequestError
 from parallel_core.traces.profile import profiled_step as profiled_step
+from parallel_core.traces.profile.requirements import trace as trace
 from parallel_core.training.batches import Settings as Settings
 from parallel_core.training.dataset import Dataset as Dataset
 from parallel_core.training.dataset import load_fashion_mnist as load_fashion_mnist

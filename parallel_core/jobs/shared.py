@@ -5,37 +5,27 @@ progress that rank 0 shows.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import final
 
 from backends.process_groups import Group, GroupedBackend, Rendezvous, agree, broadcast
 from parallel_core.measurement.request import Files
-from parallel_core.run.arguments import ShownTraining, ShowTraining, Supplies
+from parallel_core.run.arguments import ShownTraining, ShowTraining, Supplies, open_checkpoints
 from parallel_core.training import checkpoints
 from parallel_core.training.checkpoints import Checkpointing
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import ignore
 
 
-def supplies_of_rank(
-    backend: GroupedBackend, where: Rendezvous, of_rank_0: Supplies, of_others: Supplies
-) -> Supplies:
-    """Return what a rank supplies programs with: what rank 0 does by itself, or what others do,
-    and what all of them agree on.
-    """
+def supplies_of_rank(backend: GroupedBackend, where: Rendezvous, of_first: Supplies) -> Supplies:
+    """Return what a rank supplies programs with: only the first rank tells and shows."""
     group = backend.group
-    by_itself = of_rank_0 if group.rank == 0 else of_others
-
-    def data(folder: Path | None) -> Dataset:
-        loaded = by_itself.data(folder)
-        agree_on_data(group, loaded)
-        return loaded
-
+    by_itself = of_first if group.rank == 0 else Supplies()
     return Supplies(
-        data=data,
-        checkpoints=partial(_checkpoints_of_rank_0, group, by_itself),
-        where=where,
+        tell=by_itself.tell,
         show_training=partial(watched_training, backend, by_itself.show_training),
+        checkpoints=partial(_checkpoints_of_first, group),
+        check_data=partial(agree_on_data, group),
+        where=where,
     )
 
 
@@ -49,12 +39,12 @@ def agree_on_data(group: Group, data: Dataset) -> None:
     agree(group, description)
 
 
-def _checkpoints_of_rank_0(group: Group, by_itself: Supplies, files: Files) -> Checkpointing | None:
+def _checkpoints_of_first(group: Group, files: Files) -> Checkpointing | None:
     """Read the checkpoint to resume on rank 0, and send it to the others.
 
     Rank 0 reads and writes for all ranks: the hosts of the others may not see its files.
     """
-    read_here = by_itself.checkpoints(files) if group.rank == 0 else None
+    read_here = open_checkpoints(files) if group.rank == 0 else None
     # Rank 0 sends its checkpoint and its number of steps; both are empty if it has none.
     own_content = own_every = b""
     if read_here is not None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias, get_args
 
 import click
@@ -19,13 +18,14 @@ from backends.errors import unknown
 from backends.process_groups import Rendezvous
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.parameters import Parameter, annotations_of
-from parallel_core.measurement.request import Files, Request, Written
+from parallel_core.measurement.request import Files, Request, Work, Written
 from parallel_core.run.values import type_of
 from parallel_core.system.errors import RequestError
 from parallel_core.training import checkpoints
 from parallel_core.training.batches import CompletedSteps, Epoch
 from parallel_core.training.checkpoints import Checkpointing
 from parallel_core.training.dataset import Dataset, load_fashion_mnist
+from parallel_core.training.loop import ignore
 from parallel_core.training.plan import TrainingPlan
 
 PROGRESS = ("on_plan", "on_batch", "on_epoch", "on_training")
@@ -55,11 +55,6 @@ ShowTraining: TypeAlias = Callable[[int, int], AbstractContextManager[ShownTrain
 """Shows a training of so many epochs, each of so many images over all ranks."""
 
 
-def load_data(folder: Path | None) -> Dataset:
-    """Load Fashion-MNIST from a folder, or from where it is found."""
-    return load_fashion_mnist(folder)
-
-
 def open_checkpoints(files: Files) -> Checkpointing | None:
     """Read the checkpoint to resume, and return it with the function that writes new ones.
 
@@ -74,14 +69,17 @@ def open_checkpoints(files: Files) -> Checkpointing | None:
 
 @dataclass(frozen=True)
 class Supplies:
-    """What programs are supplied with."""
+    """What programs are supplied with, and who learns of it."""
 
-    data: Callable[[Path | None], Dataset] = load_data
-    checkpoints: Callable[[Files], Checkpointing | None] = open_checkpoints
-    where: Rendezvous | None = None
-    """Where this process has met other ranks; None if it is alone."""
+    tell: Callable[[str], object] = ignore
+    """Is called with a sentence for the user."""
     show_training: ShowTraining | None = None
     """None if nobody watches."""
+    checkpoints: Callable[[Files], Checkpointing | None] = open_checkpoints
+    check_data: Callable[[Dataset], object] = ignore
+    """Is called with the data, and raises an error for such as other ranks do not have."""
+    where: Rendezvous | None = None
+    """Where this process has met other ranks; None if it is alone."""
 
 
 def supplies_of(program: Callable[..., object]) -> dict[str, type]:
@@ -109,9 +107,9 @@ def arguments_of(
     arguments = parameter_values(experiment, request.work.parameters)
     for name, kind in supplies_of(program).items():
         if kind is Checkpointing:
-            arguments[name] = supplies.checkpoints(request.files)
+            arguments[name] = _checkpoints_for(request.files, supplies)
         elif kind is Dataset:
-            arguments[name] = supplies.data(request.work.data_dir)
+            arguments[name] = _data_for(request.work, supplies)
         else:
             arguments[name] = supplies.where
     if experiment.extent is None or supplies.show_training is None:
@@ -126,6 +124,26 @@ def arguments_of(
             if name in annotations_of(program):
                 arguments[name] = getattr(shown, name)
         yield arguments
+
+
+def _checkpoints_for(files: Files, supplies: Supplies) -> Checkpointing | None:
+    """Return the checkpoint to resume, if checkpoints are wanted; tell if there is none yet."""
+    checkpointing = supplies.checkpoints(files)
+    if checkpointing is not None and files.resume and checkpointing.resumed is None:
+        supplies.tell(
+            f"parallel-core: no checkpoint in {files.checkpoint} yet: training starts from the "
+            "beginning"
+        )
+    return checkpointing
+
+
+def _data_for(work: Work, supplies: Supplies) -> Dataset:
+    """Return the training data; tell if they are synthetic."""
+    data = load_fashion_mnist(work.data_dir)
+    supplies.check_data(data)
+    if data.source.startswith("synthetic"):
+        supplies.tell(f"This run trains on {data.source}.")
+    return data
 
 
 def parameter_values(experiment: Experiment, written: Mapping[str, Written]) -> dict[str, Any]:

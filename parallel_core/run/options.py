@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, get_type_hints
 import click
 
 from backends.installation.frameworks import is_installed
-from backends.registry import spelled
+from backends.registry import offers, spelled
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.guess import read_guess
 from parallel_core.experiments.runner.parameters import Parameter
@@ -32,24 +32,22 @@ CHECKED: Mapping[str, click.ParamType] = {
 """The types of options whose texts have more to be checked than the types of their fields say."""
 
 
-USUAL_ORDER = ("torch", "mxnet", "jax", "numpy")
-"""The frameworks in the order in which a command tries them that names
-none."""
+def usual_order() -> list[str]:
+    """Return the frameworks in the order in which a command tries them that names none."""
+    places = {name: offer.tried for name, offer in offers().items() if offer.tried}
+    return [*sorted(places, key=places.__getitem__), "numpy"]
 
 
 def usual_backend() -> str:
     """Return the backend of a command that names none: the first one that is installed."""
-    for name in USUAL_ORDER:
-        if is_installed(name):
-            return name
-    return "numpy"
+    return next(filter(is_installed, usual_order()))
 
 
 def options_of(experiment: Experiment) -> Iterator[AddOption]:
     """Yield the options of an experiment's command, in the order of its help."""
     in_braces = {
         "backend": "A framework that `list` names; several with commas between them: side by side. "
-        f" [default: the first that is installed of {', '.join(USUAL_ORDER)}]",
+        f" [default: the first that is installed of {', '.join(usual_order())}]",
         "devices": "Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 "
         f"for two streams on a GPU).  [default: {experiment.devices}; 1 for each of several "
         f"processes; at most {MOST_DEVICES}]",
@@ -70,6 +68,11 @@ def options_of(experiment: Experiment) -> Iterator[AddOption]:
     yield from _of_parameters(others)
     yield from only_with_supplies
     yield from _of_parameters(rounds)
+
+
+def option_of_work(name: str) -> AddOption:
+    """Return the option of a field of a request's work, for a command that has it too."""
+    return _of_field(name, Work, declared_by(Work)[name], {})
 
 
 def _of_field(name: str, part: type, option: Option, in_braces: Mapping[str, str]) -> AddOption:

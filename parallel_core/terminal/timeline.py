@@ -70,7 +70,7 @@ CASES = Columns(
     },
 )
 QUEUES = Columns(
-    "queues",
+    "",
     "queue",
     ("device", "queue"),
     {

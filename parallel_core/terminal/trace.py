@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from parallel_core.system.formatting import figure, listed, percent, seconds
+from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences, show_table, table_of
 from parallel_core.terminal.timeline import (
     NOTHING,
@@ -15,19 +16,23 @@ from parallel_core.terminal.timeline import (
     WRITE,
     Columns,
     case_lines,
+    show_figures,
     show_prices,
     show_rows,
     written,
 )
-from parallel_core.traces.bounds import Answer
+from parallel_core.traces.bounds.answer import Answer, answer_of_trace
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.evidence.interference import Price
 from parallel_core.traces.figures import figures_of_level
+from parallel_core.traces.profile.analysis import Analysis
 from parallel_core.traces.ranks import RankFigures, Ranks
 from parallel_core.traces.reasons import Unhidden
 from parallel_core.traces.steps.figures import StepsFigures
+from parallel_core.traces.trace_files import RankTrace
 from parallel_core.traces.trust import Doubt, in_one_line
 
+NEXT = "Details: --details    Perfetto: --perfetto x.json    One step: --step N"
 MAX_ROWS = 6
 """The most operations or steps that are listed; the JSON has all of them."""
 MAX_REASONS = 3
@@ -81,14 +86,13 @@ STEPS = Columns(
         "host_seconds": "on the host",
         "operations": "operations",
         "busy_seconds": "at work",
-        "collective_seconds": "collectives",
+        "exchange_seconds": "exchanging",
     },
 )
 IN_WORDS = {
     "seconds": "in all",
-    "device_seconds": "from its first operation to its last",
     "busy_seconds": "at work",
-    "collective_seconds": "in collectives",
+    "exchange_seconds": "exchanging",
 }
 RANKS = {
     "seconds": "time",
@@ -101,6 +105,30 @@ RANKS = {
 """The headings of ranks' figures."""
 MAX_RANKS = 8
 """The most ranks that are listed one by one."""
+
+
+def show_trace(rank: RankTrace, with_details: bool, console: Console) -> None:
+    """Print the answer of a program's trace, or the figures of an experiment's cases."""
+    notes = rank.timeline.notes
+    answer = answer_of_trace(rank.figures)
+    if answer is None:
+        show_figures(rank.figures, console)
+        show_prices(rank.prices, console)
+    else:
+        show_answer(answer, rank.figures[0].unhidden, rank.doubts, console)
+    if answer is None or with_details:
+        show_sentence(f"{rank.timeline.source}: {rank.spans:,} spans", console, "bold")
+        if answer is not None:
+            show_details(rank.figures[0], rank.prices, console)
+        show_sentences(notes, console, ASIDE, bullet="· ")
+    else:
+        show_sentence(NEXT, console, ASIDE)
+
+
+def show_analysis(analysis: Analysis, console: Console) -> None:
+    """Print what is said of a program's processes."""
+    doubts = [doubt for trace in analysis.traces.values() for doubt in trace.doubts]
+    show_answer(analysis.answer, analysis.unhidden, doubts, console)
 
 
 def show_answer(

@@ -16,6 +16,7 @@ it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from functools import lru_cache
 from math import inf
 from statistics import fmean
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -23,23 +24,21 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from backends.profiling import HOST_DEVICE
-from backends.profiling.timeline import ROLES
 from parallel_core.measurement.confidence_intervals import Interval, exponential
 from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES, in_percent, over_rounds
 from parallel_core.system.formatting import listed, percent
 from parallel_core.traces.case_spans import (
     ALL,
-    EARLIEST,
     NO_INTERVALS,
     CaseSpans,
-    clip,
     gaps,
     groups_of,
     intersection,
     lengths_within,
     union,
 )
-from parallel_core.traces.devices import FILLS, WITHIN_A_DEVICE, named
+from parallel_core.traces.devices import FILLS, WITHIN_A_DEVICE
+from parallel_core.traces.devices.blocking import blocked_times
 from parallel_core.traces.figures import (
     Count,
     Lacking,
@@ -170,7 +169,7 @@ class DeviceExchange(NamedTuple):
 def masks_of(case: CaseSpans) -> Activities:
     """Return the masks of a case's spans by what they did."""
     copying, exchanging = case.of_kind("copy"), case.of_kind("exchange")
-    within_a_device = named(case, WITHIN_A_DEVICE)
+    within_a_device = case.named(WITHIN_A_DEVICE)
     if case.name == ALL:
         copying &= ~within_a_device
         devices = {device for device, _ in case.spans.queues}
@@ -205,7 +204,7 @@ def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
     """
     masks, device_of = masks_of(case), case.device_of
     # As Holistic Trace Analysis has it, filling memory hides no exchange.
-    kernels = np.flatnonzero(masks.computing & ~named(case, FILLS))
+    kernels = np.flatnonzero(masks.computing & ~case.named(FILLS))
     kernels_of = _by_device(device_of, kernels)
     exchanges_of = _by_device(device_of, np.flatnonzero(masks.exchanging))
     all_compute = set(exchanges_of) <= set(kernels_of)
@@ -297,34 +296,6 @@ class Division(NamedTuple):
         return tuple(Parts(*row) for row in seconds_of_parts.T.tolist())
 
 
-def blocked_times(case: CaseSpans) -> np.ndarray:
-    """Return when a thread of the host stood in a call that waited for a device, as an interval
-    set.
-    """
-    in_spans, calls = case.covered(case.waits), case.host_calls
-    if calls is None:
-        return in_spans
-    blocked = blocking_calls(case)
-    in_calls = np.stack((calls.starts[blocked], calls.ends[blocked]), axis=1)
-    return clip(union(in_spans, in_calls), case.start, case.end)
-
-
-def blocking_calls(case: CaseSpans) -> np.ndarray:
-    """Return the places of the calls that wait, and of those that last until their copy is done."""
-    calls = case.host_calls
-    assert calls is not None
-    waits = np.flatnonzero(calls.roles == ROLES.index("wait"))
-    copies = np.flatnonzero(calls.roles == ROLES.index("copy"))
-    launched = np.flatnonzero(case.operations & case.linked)
-    launched = launched[np.argsort(case.spans.launched[launched], kind="stable")]
-    launches, ends = case.spans.launched[launched], case.spans.ends[launched]
-    # If a call launched nothing, the operation that is found has another launch.
-    first = np.searchsorted(launches, calls.starts[copies])
-    has_launched = np.append(launches, EARLIEST)[first] == calls.starts[copies]
-    is_done_within = np.append(ends, EARLIEST)[first] <= calls.ends[copies]
-    return np.sort(np.concatenate((waits, copies[has_launched & is_done_within])))
-
-
 def over_steps(
     formula: Formula, steps: Sequence[Parts], taken: float = 0.0, *, is_difference: bool = False
 ) -> Interval:
@@ -357,13 +328,19 @@ def share_of(part: str, whole: str = "seconds") -> Formula:
 
 
 def account_of(
-    steps: Sequence[Parts], whole: Parts | None = None, taken: float = 0.0
+    steps: Sequence[Parts], wholes: Sequence[Parts] = (), taken: float = 0.0
 ) -> StepAccount:
     """Return the median of steps, each of which took some time.
 
-    `whole` is the recording, of which hidden shares are; without it they are of the steps. `taken`
-    is other processes' share of the cores.
+    `wholes` are the recordings of each process, of whose hidden shares the mean is taken; without
+    them it is that of the steps. `taken` is other processes' share of the cores.
     """
+    return _account_of(tuple(steps), tuple(wholes) or (mean_of(steps),), taken)
+
+
+@lru_cache(maxsize=16)
+def _account_of(steps: tuple[Parts, ...], wholes: tuple[Parts, ...], taken: float) -> StepAccount:
+    """Return the account of steps; a screen and the JSON ask for the same one."""
     seconds_of_steps = [step.seconds for step in steps]
     median = exponential(over_rounds(np.log, seconds_of_steps, noise=BETWEEN_PROCESSES))
     # Without the other processes a step may have taken less.
@@ -373,19 +350,23 @@ def account_of(
         seconds=median.estimate,
         seconds_interval=interval if len(steps) > 1 else None,
         shares={part: over_steps(share_of(part), steps, taken) for part in PARTS},
-        hidden_exchange_share=_hidden_share("exchange", steps, whole or mean_of(steps), taken),
-        hidden_copy_share=_hidden_share("copy", steps, whole or mean_of(steps), taken),
+        hidden_exchange_share=_hidden_share("exchange", steps, wholes, taken),
+        hidden_copy_share=_hidden_share("copy", steps, wholes, taken),
     )
 
 
-def _hidden_share(kind: str, steps: Sequence[Parts], whole: Parts, taken: float) -> Interval | None:
-    """Return the share of the recording's exchange or copying that was hidden, with the interval
+def _hidden_share(
+    kind: str, steps: Sequence[Parts], wholes: Sequence[Parts], taken: float
+) -> Interval | None:
+    """Return the share of the recordings' exchange or copying that was hidden, with the interval
     over the steps that have any; None if there is none.
     """
     part, hidden_part = f"{kind}_seconds", f"hidden_{kind}_seconds"
-    share = ratio(getattr(whole, hidden_part), getattr(whole, part))
-    if share is None:
+    shares = [ratio(getattr(whole, hidden_part), getattr(whole, part)) for whole in wholes]
+    known = [share for share in shares if share is not None]
+    if not known:
         return None
+    share = fmean(known)
     with_any = [step for step in steps if getattr(step, part)]
     if not with_any:
         return Interval(share, 0.0, 1.0)

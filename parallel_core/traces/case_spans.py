@@ -8,6 +8,7 @@ intervals.
 
 import re
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -69,6 +70,8 @@ class CaseSpans:
     """The program's own, of a timeline without cases."""
     host_calls: HostCalls | None = None
     """What the host did, call within call, of a timeline without cases."""
+    begun: int = 0
+    """When the devices had ended the steps before, of a single step."""
 
     @property
     def nanoseconds(self) -> int:
@@ -118,9 +121,9 @@ class CaseSpans:
         """Return the mask of the spans of some kinds."""
         return np.isin(self.spans.kinds, [KINDS.index(kind) for kind in kinds])
 
-    def named(self, pattern: re.Pattern[str]) -> np.ndarray:
-        """Return the mask of the spans whose operators' names hold a pattern."""
-        holds = [pattern.search(name) is not None for name in self.spans.operators]
+    def named(self, pattern: str | re.Pattern[str]) -> np.ndarray:
+        """Return the mask of the spans whose operators' names hold a regular expression."""
+        holds = [re.search(pattern, name) is not None for name in self.spans.operators]
         return np.array(holds, bool)[self.spans.operator_of]
 
     def intervals(self, where: np.ndarray) -> np.ndarray:
@@ -265,6 +268,19 @@ def groups_of(keys: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(small_keys, kind="stable")
     bounds = np.flatnonzero(np.diff(keys[order])) + 1
     return np.split(order, bounds)
+
+
+def of_last_begun(
+    starts: np.ndarray,
+    values: np.ndarray,
+    times: np.ndarray,
+    without: int,
+    side: Literal["left", "right"] = "right",
+) -> np.ndarray:
+    """Return the value of the last of some starts, in order, up to each time; `without` where none
+    began. From the left, what begins at a time has not begun by then.
+    """
+    return np.append(without, values)[np.searchsorted(starts, times, side=side)]
 
 
 def union(*intervals: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from types import UnionType
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.limits import UnitName
 
 Value = TypeVar("Value")
 
@@ -22,7 +23,7 @@ Value = TypeVar("Value")
 class Unit:
     """What a figure is counted in, and how it is written."""
 
-    name: str
+    name: UnitName
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Lacking:
     code: str
 
 
-SECONDS, SHARE, RATIO, COUNT = map(Unit, ("seconds", "share", "ratio", "count"))
+SECONDS, SHARE, RATIO, COUNT = Unit("seconds"), Unit("share"), Unit("ratio"), Unit("count")
 Seconds: TypeAlias = Annotated[float, SECONDS]
 Share: TypeAlias = Annotated[float, SHARE]
 Ratio: TypeAlias = Annotated[float, RATIO]
@@ -56,16 +57,8 @@ class Figure:
     """None if it is a name, or has figures of its own."""
     lacking: str
     """The code of what the trace lacks where it is None; empty if it never is."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A figure of one row: its value with an interval, or the code of what the trace lacks."""
-
-    figure: Figure
-    value: Interval | None
-    """With equal bounds if it is exact."""
-    lacking: str
+    sentence: str
+    """What it is; empty for a field, whose docstring only the reference reads."""
 
 
 DECLARED: dict[type, Mapping[str, Figure]] = {}
@@ -107,7 +100,9 @@ def _declared(name: str, level: type, hint: Any) -> Figure:
     marks = list(_marks(hint))
     units = [mark for mark in marks if isinstance(mark, Unit)]
     codes = [mark.code for mark in marks if isinstance(mark, Lacking)]
-    return Figure(name, level.__name__, next(iter(units), None), next(iter(codes), ""))
+    method = vars(level).get(name)
+    sentence = " ".join((method.func.__doc__ or "").split()) if isinstance(method, figure) else ""
+    return Figure(name, level.__name__, next(iter(units), None), next(iter(codes), ""), sentence)
 
 
 def _marks(hint: Any) -> Iterator[object]:
@@ -116,16 +111,6 @@ def _marks(hint: Any) -> Iterator[object]:
     if get_origin(hint) in (Annotated, Union, UnionType):
         for inner in get_args(hint):
             yield from _marks(inner)
-
-
-def reading(row: Any, name: str) -> Reading:
-    """Return a figure of a row by its name; raises KeyError if its level has no such figure."""
-    declared = figures_of_level(type(row))[name]
-    value = getattr(row, name)
-    if value is None:
-        return Reading(declared, None, declared.lacking)
-    interval = value if isinstance(value, Interval) else Interval(value, value, value)
-    return Reading(declared, interval, "")
 
 
 def as_json(value: Any) -> Any:

@@ -17,7 +17,7 @@ from parallel_core.system.formatting import percent, seconds
 from parallel_core.traces.case_spans import CaseSpans, is_wait
 from parallel_core.traces.cases import CaseFigures
 
-PARTS = 1500
+MOST_PARTS = 1500
 """The number of parts of a case's time that a reader can distinguish."""
 MIN_LANE_PARTS = 10
 MAX_BLOCK_PARTS = 25
@@ -97,7 +97,7 @@ class CaseLanes:
         return sum(len(lane.blocks) for lane in self.lanes)
 
 
-def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
+def lanes(case: CaseSpans, parts: int = MOST_PARTS) -> CaseLanes:
     """Return a case's lanes; spans and gaps shorter than one of `parts` parts of its time are
     merged.
     """
@@ -129,7 +129,7 @@ def few_lanes(case: CaseSpans, max_blocks: int) -> CaseLanes:
     """Return a case's lanes with about `max_blocks` blocks at most, as finely divided as that
     allows.
     """
-    parts = PARTS
+    parts = MOST_PARTS
     shown = lanes(case, parts)
     while shown.count > max_blocks and parts > MIN_LANE_PARTS:
         parts = max(MIN_LANE_PARTS, int(parts * min(0.9, max_blocks / shown.count)))

@@ -27,16 +27,11 @@ from parallel_core.traces.case_spans import (
     groups_of,
     intersection,
 )
-from parallel_core.traces.devices.queues import KERNEL_DELAY
+from parallel_core.traces.devices.queues import KERNEL_DELAY, WAITED_FOR, gaps_of_queue
 from parallel_core.traces.reasons import REASONS, reasoned
 from parallel_core.traces.steps.figures import step_windows
 
 EVENTS = re.compile(r'\A\s*\[|"traceEvents"\s*:\s*\[')
-FOR_THE_HOST, FROM_KERNEL_TO_KERNEL, FOR_OTHERS = (
-    "waiting for the host to launch",
-    "from kernel to kernel",
-    "waiting for other queues",
-)
 
 Event: TypeAlias = dict[str, Any]
 
@@ -152,25 +147,10 @@ def _not_hidden(case: CaseSpans) -> dict[str, list[Finding]]:
 
 
 def _idle(case: CaseSpans, places: np.ndarray, kernel_delay: int) -> Iterator[Finding]:
-    """Yield the gaps of a queue with their reason, by the rules of `queue_idleness`.
-
-    `places` are those of the queue's spans.
-    """
-    starts, ends = case.intervals(places).T
-    # Each operation but the first: its start, its launch, and when all before it had ended.
-    starts = starts[1:].tolist()
-    launches = case.spans.launched[places][1:].tolist()
-    ends_before = np.maximum.accumulate(ends)[:-1].tolist()
-    for end, start, launch in zip(ends_before, starts, launches, strict=True):
-        if start <= end:
-            continue
-        if launch > end:
-            reason = FOR_THE_HOST
-        elif start - end < kernel_delay:
-            reason = FROM_KERNEL_TO_KERNEL
-        else:
-            reason = FOR_OTHERS
-        yield Finding(reason, end, start)
+    """Yield the gaps of a queue, whose spans stand at some places, with what it waited for."""
+    gaps = gaps_of_queue(case, places, kernel_delay)
+    for start, end, waited_for in zip(*(column.tolist() for column in gaps), strict=True):
+        yield Finding(WAITED_FOR[waited_for], start, end)
 
 
 def _events(tracks: dict[str, list[Finding]], origin: int) -> Iterator[Event]:

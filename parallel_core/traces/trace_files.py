@@ -29,7 +29,7 @@ from backends.profiling.timeline import KINDS
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.errors import RequestError
 from parallel_core.system.files import write_whole
-from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.case_spans import CaseSpans, cases_of
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.devices.queues import KERNEL_DELAY
 from parallel_core.traces.evidence.interference import Price, interference
@@ -306,10 +306,11 @@ def _read_rank(
     if step is not None:
         with _naming(file, "cannot be cut"):
             window = numbered_step(timeline, step)
-        # What a device was still doing is another step's collective.
+        cases: tuple[CaseSpans, ...] = (only_step(timeline, window),)
         spans = spans.select(launched_in(spans, window))
-        timeline = only_step(timeline, window)
-    cases = cases_of(timeline)
+        timeline = replace(timeline, spans=spans, begin=window.start, annotations=(window,))
+    else:
+        cases = cases_of(timeline)
     rank, world_size = job_of(trace)
     base = trace.properties.get("baseTimeNanoseconds")
     begin = trace.begin + (base if isinstance(base, int) else 0)

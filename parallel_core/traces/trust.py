@@ -4,8 +4,7 @@ A rule looks at the whole timeline, before any step is cut out of it.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ from backends.profiling.slices import coded
 from backends.profiling.timeline import KINDS, ROLES, UNKNOWN, HostCalls, Spans
 from parallel_core.system.formatting import listed, seconds
 from parallel_core.traces.case_spans import groups_of, lengths_within, total_length, union
-from parallel_core.traces.figures import figures_of_level
 from parallel_core.traces.steps.figures import step_windows
 from parallel_core.traces.steps.pauses import unrecorded_time
 
@@ -36,6 +34,8 @@ DISORDER_WORDS = (
 LONG = 1_000_000
 """Nanoseconds: shorter waits may be the runtime's own work."""
 MOSTLY = 0.5
+UNSEEN = "devices-unseen"
+"""Why no figure of a recording is known on whose devices hardly anything was recorded."""
 LANE = re.compile(r"^(stream \d+) \(\d+\)$")
 """How a reader calls a further lane for operations that a stream seems to run at once."""
 
@@ -168,7 +168,7 @@ RULES: Mapping[str, Callable[[Timeline], Iterator[str]]] = {
 }
 """By code, in the order in which they are said."""
 LACKING: Mapping[str, str] = {
-    "devices-unseen": "hardly anything was recorded of the devices",
+    UNSEEN: "hardly anything was recorded of the devices",
     "no-backward-pass": "no operator is known as one of a backward pass",
     "no-communication": "nothing was exchanged or copied, or nothing computed",
     "no-copies": "nothing was copied",
@@ -184,36 +184,7 @@ LACKING: Mapping[str, str] = {
     "not-matched": "no collective was found on all of its ranks",
     "not-said": "the traces do not say it",
     "not-timed-alone": "it was not timed without the profiler",
+    "slowed-down": "its time is the profiler's, which slowed the steps down",
     "single-step": "a single step has no interval",
 }
 """Why a figure is unknown, by the code that its declaration names."""
-NONE_OF_IT = frozenset(code for code in LACKING if code.startswith("no-")) - {
-    "no-backward-pass",
-    "no-launches",
-    "no-links",
-    "no-steps",
-}
-"""The codes of what the program has none of, rather than the trace."""
-
-
-@dataclass(frozen=True)
-class Unanswered:
-    """A question that a recording does not answer: a figure by its name, or `figures`, which are
-    doubted.
-    """
-
-    question: str
-    code: str
-    lacking: str
-
-
-def unanswered(cases: Iterable[object], doubts: Iterable[Doubt]) -> tuple[Unanswered, ...]:
-    """Return the figures of some cases that the trace does not tell, and the doubts about it."""
-    questions = []
-    for case in cases:
-        for name, figure in figures_of_level(type(case)).items():
-            is_unknown = figure.lacking and figure.lacking not in NONE_OF_IT
-            if is_unknown and getattr(case, name) is None:
-                questions.append(Unanswered(name, figure.lacking, LACKING[figure.lacking]))
-    questions += [Unanswered("figures", doubt.code, doubt.sentence) for doubt in doubts]
-    return tuple(dict.fromkeys(questions))

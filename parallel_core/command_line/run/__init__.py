@@ -13,9 +13,7 @@ from backends.installation.frameworks import is_installed
 from backends.registry.variants import frameworks
 from parallel_core.command_line import compare, options
 from parallel_core.command_line.commands import Commands
-from parallel_core.command_line.run.alone import run_alone
-from parallel_core.command_line.run.answer import refuse
-from parallel_core.command_line.run.as_rank import run_as_rank
+from parallel_core.command_line.run.one_backend import refuse, run_alone, run_as_rank
 from parallel_core.command_line.run.side_by_side import run_side_by_side
 from parallel_core.doctor.gpus import ask_driver
 from parallel_core.experiments import EXPERIMENTS, Experiment

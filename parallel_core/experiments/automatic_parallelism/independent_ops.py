@@ -38,6 +38,7 @@ from typing import Annotated
 
 import numpy as np
 
+from backends.registry import offers
 from parallel_core.experiments.runner.changes import (
     LESS_NOISE,
     Change,
@@ -203,20 +204,12 @@ def most_over_fewest(result: Result) -> float:
     return workers[-1] / workers[0]
 
 
-WORKERS = {
-    "torch": "by workers of parallel-core's queue, for PyTorch has none",
-    "mxnet": "by workers of MXNet's own queue",
-    "jax": "by XLA's own queue",
-}
-
-
 def whose_workers(result: Result) -> str:
     """Say whose queue and workers run a CPU device's operations; empty if nothing is queued."""
     is_queued = result.backend["engine"] == "async"
     on_cpu = result.backend["devices"][0].startswith("cpu")
-    if is_queued and on_cpu:
-        return WORKERS.get(result.backend["name"], "")
-    return ""
+    offer = offers().get(result.backend["name"])
+    return offer.queue if offer is not None and is_queued and on_cpu else ""
 
 
 SPEEDUP = Metric(

@@ -260,7 +260,9 @@ class Experiment:
         if self._chooses_all_sizes(values):
             wanted_rounds = min(FEWEST_FOR_A_VERDICT, values["rounds"])
         chosen_by = {"size": "comparison"} if sizes_chosen else {}
-        budget, fewest = values.get("budget", math.inf), wanted_rounds
+        budget, fewest = math.inf, wanted_rounds
+        if self.budget is not None:
+            budget = values["budget"]
         while True:
             trial = self._trial(backend, values, budget, fewest, count, turns)
             trial.described["chosen_by"] = chosen_by
@@ -343,14 +345,16 @@ class Experiment:
         counted_cases: set[str] = set()
         if count:
             counted_cases = {declared.case for declared in self.counts if declared.case}
-        rounds = values.get("rounds", 1)
+        rounds = 1 if self.rounds is None else values["rounds"]
         return Trial(backend, shown, rounds, budget, counted_cases, fewest, count, turns)
 
     def _arguments(self, trial: Trial, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the program by name; those that are missing are chosen here."""
         arguments = {**values, **choose(trial, self.parameters)}
         for parameter in TIMING:
-            arguments.pop(parameter.name, None)
+            # A program without the runner's option may have one of this name.
+            if getattr(self, parameter.name) is not None:
+                del arguments[parameter.name]
         return arguments
 
 

@@ -25,9 +25,9 @@ from parallel_core.traces.case_spans import (
 )
 from parallel_core.traces.figures import Count, Lacking, Seconds, Share
 
-FILLS = ("Memset", "hipMemset", "__amd_rocclr_fill")
+FILLS = r"^(Memset|hipMemset|__amd_rocclr_fill)"
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
-WITHIN_A_DEVICE = ("Memcpy DtoD", "Memcpy D2D", "MemcpyD2D")
+WITHIN_A_DEVICE = r"^(Memcpy DtoD|Memcpy D2D|MemcpyD2D)"
 """How the names of copies begin that stay in one device's memory."""
 
 
@@ -105,13 +105,7 @@ def kernels(case: CaseSpans) -> tuple[np.ndarray, np.ndarray]:
     """Return the masks of a case's spans that compute, not those that fill memory with a value, and
     of collectives.
     """
-    return case.of_kind("compute") & ~named(case, FILLS), case.of_kind("exchange")
-
-
-def named(case: CaseSpans, beginnings: tuple[str, ...]) -> np.ndarray:
-    """Return the mask of a case's spans whose operators' names begin in one of some ways."""
-    is_named = [name.startswith(beginnings) for name in case.spans.operators]
-    return np.array(is_named, bool)[case.spans.operator_of]
+    return case.of_kind("compute") & ~case.named(FILLS), case.of_kind("exchange")
 
 
 def work_of(

@@ -23,6 +23,7 @@ mean over time stands beside that one here.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,15 @@ KERNEL_DELAY = 30_000
 """Nanoseconds: a shorter gap between two operations is a kernel wait; HTA's
 `consecutive_kernel_delay`.
 """
+
+
+WAITED_FOR = (
+    "waiting for the host to launch",
+    "from kernel to kernel",
+    "waiting for other queues",
+)
+HOST, KERNEL, OTHER = range(3)
+"""What a queue waits for in a gap."""
 
 
 @dataclass(frozen=True)
@@ -171,30 +181,46 @@ def _queues_by_name(case: CaseSpans) -> Iterator[tuple[str, str, np.ndarray]]:
             yield device, queue, places_of[device, queue]
 
 
+class Gaps(NamedTuple):
+    """The gaps of one queue, an entry for each in all arrays: from when to when, and by whom."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    waited_for: np.ndarray
+    """Places in WAITED_FOR."""
+
+
+def gaps_of_queue(case: CaseSpans, places: np.ndarray, kernel_delay: int) -> Gaps:
+    """Return the gaps of a queue, whose spans stand at some places."""
+    starts, ends = case.intervals(places).T
+    # Each operation but the first, and when all before it had ended.
+    launched, next_starts = case.spans.launched[places][1:], starts[1:]
+    ended = np.maximum.accumulate(ends)[:-1]
+    # What was never seen to be launched has the smallest number there is.
+    kernel_or_other = np.where(next_starts - ended < kernel_delay, KERNEL, OTHER)
+    waited_for = np.where(launched > ended, HOST, kernel_or_other)
+    is_gap = next_starts > ended
+    return Gaps(ended[is_gap], next_starts[is_gap], waited_for[is_gap])
+
+
 def _idleness(
     case: CaseSpans, device: str, queue: str, places: np.ndarray, kernel_delay: int
 ) -> QueueIdleness:
     """Divide the gaps of one queue, whose spans stand at some places."""
-    starts, ends = case.intervals(places).T
-    # Each operation but the first, and when all before it had ended.
-    launched = case.spans.launched[places][1:]
-    ended = np.maximum.accumulate(ends)[:-1]
-    idle = starts[1:] - ended
-    is_gap = idle > 0
-    # What was never seen to be launched has the smallest number there is.
-    is_host_wait = is_gap & (launched > ended)
-    is_kernel_wait = is_gap & ~is_host_wait & (idle < kernel_delay)
-    is_other_wait = is_gap & ~is_host_wait & ~is_kernel_wait
+    gaps = gaps_of_queue(case, places, kernel_delay)
+    lengths = gaps.ends - gaps.starts
+    counts = np.bincount(gaps.waited_for, minlength=len(WAITED_FOR)).tolist()
+    times = [int(lengths[gaps.waited_for == waited].sum()) for waited in range(len(WAITED_FOR))]
     return QueueIdleness(
         device=device,
         queue=queue,
-        idle_seconds=in_seconds(idle[is_gap].sum()),
-        host_wait_seconds=in_seconds(idle[is_host_wait].sum()),
-        kernel_wait_seconds=in_seconds(idle[is_kernel_wait].sum()),
-        other_wait_seconds=in_seconds(idle[is_other_wait].sum()),
-        host_waits=int(is_host_wait.sum()),
-        kernel_waits=int(is_kernel_wait.sum()),
-        other_waits=int(is_other_wait.sum()),
+        idle_seconds=in_seconds(sum(times)),
+        host_wait_seconds=in_seconds(times[HOST]),
+        kernel_wait_seconds=in_seconds(times[KERNEL]),
+        other_wait_seconds=in_seconds(times[OTHER]),
+        host_waits=counts[HOST],
+        kernel_waits=counts[KERNEL],
+        other_waits=counts[OTHER],
     )
 
 

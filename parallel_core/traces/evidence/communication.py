@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parallel_core.traces.account import exchanges_by_device, masks_of
-from parallel_core.traces.case_spans import CaseSpans, gaps
+from parallel_core.traces.case_spans import CaseSpans, gaps, lengths_within
 
 
 class Communication(NamedTuple):
@@ -65,7 +65,7 @@ def _stretches_of_group(case: CaseSpans, group: Communication) -> Stretches:
     takes_time = case.spans.ends[group.places] > case.spans.starts[group.places]
     places = group.places[takes_time]
     starts, ends = case.spans.starts[places], case.spans.ends[places]
-    exposed = covered_before(group.free, ends) - covered_before(group.free, starts)
+    exposed = lengths_within(group.free, case.intervals(places))
     alone_from, alone_until = starts.copy(), starts.copy()
     is_exposed = exposed > 0
     longest = _longest_within(group.free, starts[is_exposed], ends[is_exposed])
@@ -110,19 +110,6 @@ def exposed_within(
         nearest = np.searchsorted(places, group.places).clip(max=len(places) - 1)
         of_group = nearest[places[nearest] == group.places]
         starts = case.spans.starts[places[of_group]]
-        ends = starts + times[of_group]
-        exposed[of_group] = covered_before(group.free, ends) - covered_before(group.free, starts)
+        windows = np.stack((starts, starts + times[of_group]), axis=1)
+        exposed[of_group] = lengths_within(group.free, windows)
     return exposed
-
-
-def covered_before(intervals: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return how much of an interval set lies before each time, in nanoseconds."""
-    if len(intervals) == 0:
-        return np.zeros(len(times), np.int64)
-    lengths = intervals[:, 1] - intervals[:, 0]
-    length_of_first = np.concatenate(([0], np.cumsum(lengths)))
-    begun = np.searchsorted(intervals[:, 0], times, side="right")
-    # All intervals that have begun count in full, but for what lies behind the time.
-    end_of_last = intervals[np.maximum(begun - 1, 0), 1]
-    left_of_last = np.where(begun > 0, np.maximum(end_of_last - times, 0), 0)
-    return length_of_first[begun] - left_of_last

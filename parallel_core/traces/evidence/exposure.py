@@ -305,10 +305,9 @@ class Evidence:
         them; of a program that computes on a GPU, gloo exchanges on the CPU, beside all of it.
         """
         case, device_of = self.case, self.case.device_of
-        # To keep a gradient hides nothing.
-        keeps = np.array([name.startswith(KEEPING) for name in case.spans.operators], bool)
         is_work = case.operations & ~case.of_kind("exchange", "copy") & (case.lengths > 0)
-        work = np.flatnonzero(is_work & ~keeps[case.spans.operator_of])
+        # To keep a gradient hides nothing.
+        work = np.flatnonzero(is_work & ~case.named(f"^{KEEPING}"))
         work_of_device = {
             int(device_of[work[same_device[0]]]): work[same_device]
             for same_device in groups_of(device_of[work])

@@ -13,7 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling import Spans
-from parallel_core.traces.case_spans import EARLIEST, LATEST, NONE, CaseSpans
+from parallel_core.traces.case_spans import (
+    EARLIEST,
+    LATEST,
+    NONE,
+    CaseSpans,
+    groups_of,
+    of_last_begun,
+)
 from parallel_core.traces.steps.figures import step_windows
 
 BACKWARD = "autograd::engine::evaluate_function"
@@ -79,11 +86,11 @@ class _Operators(NamedTuple):
 
 def backward_passes(case: CaseSpans) -> Passes:
     """Find the backward passes of a case; there are none if no operator is known as one of them."""
-    backward = np.flatnonzero(_named(case, BACKWARD))
+    backward = np.flatnonzero(case.named(f"^{BACKWARD}"))
     if len(backward) == 0:
         nothing = np.zeros(0, np.int64)
         return Passes(nothing, nothing, nothing, nothing, nothing, nothing.astype(bool))
-    keeps = _named(case, KEEPING)[backward]
+    keeps = case.named(f"^{KEEPING}")[backward]
     operators = _Operators(
         case.spans.starts[backward],
         np.maximum.accumulate(case.spans.ends[backward]),
@@ -93,7 +100,7 @@ def backward_passes(case: CaseSpans) -> Passes:
     operators.copying_times[keeps] = _copying_times(case, backward[keeps])
     updates = _outside_passes(_starts_of_annotations(case, OPTIMIZER), operators)
     steps = np.array([window.start for window in step_windows(case.annotations)], np.int64)
-    losses = case.spans.starts[_named(case, GRADIENT_OF_LOSS)]
+    losses = case.spans.starts[case.named(f"^{GRADIENT_OF_LOSS}")]
     return _divided(
         operators,
         boundaries=np.unique(np.concatenate((updates, steps, losses))),
@@ -148,12 +155,9 @@ def _copying_times(case: CaseSpans, keeping: np.ndarray) -> np.ndarray:
     starts, ends = case.spans.starts[keeping[by_launch]], case.spans.ends[keeping[by_launch]]
     work = np.flatnonzero(case.of_kind("compute", "copy"))
     launches = case.since[work]
-    # If none began before, this is -1, and finds the entry that is appended.
-    last_begun = np.searchsorted(starts, launches, side="right") - 1
-    is_within = launches < np.append(ends, EARLIEST)[last_begun]
-    copying_times[by_launch] = np.bincount(
-        last_begun[is_within], case.lengths[work[is_within]], len(by_launch)
-    )
+    is_within = launches < of_last_begun(starts, ends, launches, EARLIEST)
+    operator = np.searchsorted(starts, launches[is_within], side="right") - 1
+    copying_times[by_launch] = np.bincount(operator, case.lengths[work[is_within]], len(by_launch))
     return copying_times
 
 
@@ -174,11 +178,9 @@ def passes_of_exchanges(case: CaseSpans, passes: Passes, places: np.ndarray) -> 
 
 def _inside_a_layer(case: CaseSpans, times: np.ndarray) -> np.ndarray:
     """Return at which times a layer's operator of a backward pass runs."""
-    layers = np.flatnonzero(_named(case, BACKWARD) & ~_named(case, KEEPING))
-    # If none began before, this is -1, and finds the entry that is appended.
-    last_begun = np.searchsorted(case.spans.starts[layers], times, side="right") - 1
-    ends = np.append(case.spans.ends[layers], EARLIEST)
-    return ends[last_begun] > times
+    layers = np.flatnonzero(case.named(f"^{BACKWARD}") & ~case.named(f"^{KEEPING}"))
+    starts, ends = case.intervals(layers).T
+    return of_last_begun(starts, ends, times, EARLIEST) > times
 
 
 def exchanges_named(exchanges: Spans, pattern: re.Pattern[str]) -> np.ndarray:
@@ -217,12 +219,6 @@ def _far_behind(
     return is_far
 
 
-def _named(case: CaseSpans, beginning: str) -> np.ndarray:
-    """Return the mask of the spans whose operators' names begin with `beginning`."""
-    is_named = np.array([name.startswith(beginning) for name in case.spans.operators], bool)
-    return is_named[case.spans.operator_of] if len(is_named) else np.zeros(0, bool)
-
-
 def _starts_of_annotations(case: CaseSpans, beginning: str) -> np.ndarray:
     """Return in order when the annotations begin whose names begin with `beginning`."""
     starts = [mark.start for mark in case.annotations if mark.name.startswith(beginning)]
@@ -231,10 +227,8 @@ def _starts_of_annotations(case: CaseSpans, beginning: str) -> np.ndarray:
 
 def _outside_passes(times: np.ndarray, operators: _Operators) -> np.ndarray:
     """Return the times at which no operator of a backward pass runs: some optimizers step in it."""
-    # If none began before, this is -1, and finds the entry that is appended.
-    last_begun = np.searchsorted(operators.starts, times, side="right") - 1
-    ends = np.append(operators.latest_ends, EARLIEST)
-    return times[ends[last_begun] <= times]
+    ends = of_last_begun(operators.starts, operators.latest_ends, times, EARLIEST)
+    return times[ends <= times]
 
 
 class EarlyExchanges(NamedTuple):
@@ -253,7 +247,7 @@ def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
     Without steps those count after whose launch the next operator is one of the backward pass.
     """
     spans = case.spans
-    is_backward = _named(case, BACKWARD) | _with_name(
+    is_backward = case.named(f"^{BACKWARD}") | _with_name(
         spans, lambda name: name.endswith(" backward")
     )
     if not is_backward.any():
@@ -261,8 +255,7 @@ def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
     # Of a GPU's program the operators are the host's, and the kernels run later.
     on_host = case.of_kind("host")
     operators = np.flatnonzero(on_host if on_host.any() else case.of_kind("compute"))
-    keeps = np.array([name == KEEPING for name in spans.operators], bool)
-    operators = operators[~keeps[spans.operator_of[operators]]]
+    operators = operators[~case.named(f"^{KEEPING}")[operators]]
     exchanges = np.flatnonzero(case.of_kind("exchange"))
     launches = case.since[exchanges]
     windows = step_windows(case.annotations)
@@ -302,8 +295,10 @@ def _left_over(
     launches = case.since[computing]
     of_gradients = _with_name(spans, lambda name: OF_GRADIENTS.search(name) is not None)[exchanges]
     is_left_over = np.zeros(len(exchanges), bool)
-    for step in np.unique(step_of[of_gradients & (step_of >= 0)]).tolist():
-        of_step = np.flatnonzero(of_gradients & (step_of == step))
+    in_steps = np.flatnonzero(of_gradients & (step_of >= 0))
+    for same_step in groups_of(step_of[in_steps]):
+        of_step = in_steps[same_step]
+        step = step_of[of_step[0]]
         from_begin, to_pass = np.searchsorted(launches, (begins[step], pass_starts[step]))
         forward_pass = computing[from_begin:to_pass]
         by_end = forward_pass[np.argsort(spans.ends[forward_pass], kind="stable")]

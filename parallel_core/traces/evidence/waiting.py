@@ -15,6 +15,7 @@ from parallel_core.traces.case_spans import (
     NONE,
     CaseSpans,
     groups_of,
+    of_last_begun,
 )
 
 CLOCKS_DIFFER = 10_000
@@ -56,13 +57,12 @@ def call_that_waited(waits: HostWaits, launched: np.ndarray, ends: np.ndarray) -
     The last call before that end must have begun after the launch. Of all calls until then the one
     that ends last counts, if it lasted until the operation's end.
     """
-    # If none began before, this is -1, and finds the entry that is appended.
-    last_begun = np.searchsorted(waits.starts, ends) - 1
-    call_start = np.append(waits.starts, EARLIEST)[last_begun]
-    latest_end = np.append(waits.ends, EARLIEST)[last_begun]
-    longest = np.append(waits.longest, NONE)[last_begun]
+    starts = waits.starts
+    call_start = of_last_begun(starts, starts, ends, EARLIEST, side="left")
+    latest_end = of_last_begun(starts, waits.ends, ends, EARLIEST, side="left")
+    longest = of_last_begun(starts, waits.longest, ends, NONE, side="left")
     has_waited = (call_start >= launched) & (latest_end + CLOCKS_DIFFER >= ends)
-    return np.where((last_begun >= 0) & has_waited, longest, NONE)
+    return np.where(has_waited, longest, NONE)
 
 
 def launched_behind_a_wait(
@@ -74,9 +74,8 @@ def launched_behind_a_wait(
     """
     if waits is None:
         return np.zeros(len(launched), bool)
-    last_begun = np.searchsorted(waits.starts, drained) - 1
-    wait_end = np.append(waits.ends, EARLIEST)[last_begun]
-    waited_for_all = (last_begun >= 0) & (wait_end + CLOCKS_DIFFER >= drained)
+    wait_end = of_last_begun(waits.starts, waits.ends, drained, EARLIEST, side="left")
+    waited_for_all = (wait_end > EARLIEST) & (wait_end + CLOCKS_DIFFER >= drained)
     had_work = drained > EARLIEST
     return had_work & waited_for_all & (drained <= launched) & (wait_end <= launched)
 
@@ -121,9 +120,8 @@ def _operators_around(case: CaseSpans, places: np.ndarray) -> np.ndarray:
         thread = calls.queues[calls.queue_of[on_thread[0]]]
         operators = operators_of_thread.get((HOST_DEVICE, thread), host[:0])
         call_starts = calls.starts[on_thread]
-        # If none began before, this is -1, and finds the entry that is appended.
-        last_begun = np.searchsorted(spans.starts[operators], call_starts, side="right") - 1
-        operator_end = np.append(spans.ends[operators], EARLIEST)[last_begun]
-        operator = np.append(operators, NONE)[last_begun]
+        starts, ends = case.intervals(operators).T
+        operator_end = of_last_begun(starts, ends, call_starts, EARLIEST)
+        operator = of_last_begun(starts, operators, call_starts, NONE)
         around[same_thread] = np.where(operator_end >= call_starts, operator, NONE)
     return around

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from parallel_core.system.formatting import figure, listed, percent
 from parallel_core.traces.figures import Ratio, Share, ratio
 from parallel_core.traces.profile.recorded_steps import NOT_DONE, Side
-from parallel_core.traces.trust import Unanswered
+from parallel_core.traces.profile.requirements import Unanswered
 
 MOST_UNMATCHED = 0.25
 """If operators that the other program lacks take more of the time in which a step computes, the two

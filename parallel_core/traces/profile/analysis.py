@@ -7,7 +7,8 @@ from statistics import median
 
 from backends.profiling import HOST_DEVICE, Timeline
 from parallel_core.traces.account import Parts, mean_of
-from parallel_core.traces.bounds import Answer, Recording, Waiting, answer_of
+from parallel_core.traces.bounds.answer import Answer, answer_of
+from parallel_core.traces.bounds.recording import Recording, Waiting
 from parallel_core.traces.case_spans import ALL
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.profile.running import Recorded

@@ -44,8 +44,8 @@ from parallel_core.traces.profile.recorded_steps import (
     Side,
     Time,
 )
+from parallel_core.traces.profile.requirements import Unanswered
 from parallel_core.traces.reasons import Unhidden
-from parallel_core.traces.trust import Unanswered
 
 USUAL_DEVIATION = math.log1p(BETWEEN_PROCESSES) / NORMAL / math.sqrt(2)
 """The standard deviation of the logarithm of a step's time in several processes, by which two of
@@ -119,7 +119,7 @@ class Changes:
     def sentence(self) -> str:
         """By how much a step takes less or more, and what of it; or that this is not known."""
         if self.ratio is None or self.step is None:
-            return f"They cannot be compared: {self.cannot_answer[0].lacking}."
+            return f"They cannot be compared: {self.cannot_answer[0].missing}."
         longer, low, high = self.ratio.estimate - 1, self.ratio.low - 1, self.ratio.high - 1
         certain = self._certain_parts(self.step)
         if self.verdict in ("faster", "slower"):

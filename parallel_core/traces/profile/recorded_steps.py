@@ -20,12 +20,12 @@ from parallel_core.measurement.confidence_intervals import student_t
 from parallel_core.traces.account import Parts, mean_of
 from parallel_core.traces.case_spans import CaseSpans, groups_of
 from parallel_core.traces.figures import Count, Lacking, Ratio, Share, figure
+from parallel_core.traces.profile.requirements import Unanswered, cannot_answer, recording_of
 from parallel_core.traces.ranks.jobs import of_processes
 from parallel_core.traces.reasons import Unhidden
 from parallel_core.traces.steps.figures import step_windows
 from parallel_core.traces.steps.operations import NO_STEP, steps_by_count, steps_by_launch
 from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
-from parallel_core.traces.trust import Unanswered, unanswered
 
 NORMAL = NormalDist().inv_cdf(0.975)
 
@@ -156,22 +156,19 @@ def read_recording(path: Path) -> RecordedSteps:
 
 def recorded_steps(traces: Iterable[RankTrace]) -> RecordedSteps:
     """Return what is compared of the traces of a program's processes, which have their spans."""
-    traces = list(traces)
-    cases = [trace.figures[0] for trace in traces]
-    steps_of_processes = [case.steps.accounted if case.steps else () for case in cases]
-    early_of_processes = [case.early_exchanges for case in cases if case.exchanges]
-    early = [count for count in early_of_processes if count is not None]
-    all_are_known = early and len(early) == len(early_of_processes)
-    doubts = chain.from_iterable(trace.doubts for trace in traces)
+    ranks = dict(enumerate(traces))
+    recording = recording_of(ranks)
+    cases = recording.processes
+    mark_steps = all(case.steps for case in cases)
     return RecordedSteps(
         processes=len(cases),
-        steps=[mean_of(alike) for alike in zip(*steps_of_processes, strict=False)],
+        steps=recording.steps if mark_steps else (),
         operations=averaged([operations_of_step(case.spans) for case in cases], fmean),
         exchanges=sum(case.exchanges for case in cases),
-        early_exchanges=sum(early) if all_are_known else None,
-        core_wait_share=max(trace.core_wait_share or 0.0 for trace in traces),
+        early_exchanges=recording.sum("early_exchanges"),
+        core_wait_share=max(trace.core_wait_share or 0.0 for trace in ranks.values()),
         unhidden=of_processes(cases),
-        cannot_answer=unanswered(cases, doubts),
+        cannot_answer=cannot_answer(recording),
     )
 
 

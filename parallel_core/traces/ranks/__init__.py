@@ -11,7 +11,7 @@ from typing import Annotated
 
 from backends.profiling import in_seconds
 from parallel_core.system.formatting import listed
-from parallel_core.traces.bounds import NO_EXCHANGE
+from parallel_core.traces.bounds.answer import NO_EXCHANGE
 from parallel_core.traces.figures import Count, Lacking, Seconds, Share, figure, ratio
 from parallel_core.traces.ranks.meetings import Meetings, last_to_arrive, meetings, waits
 from parallel_core.traces.trace_files import RankTrace

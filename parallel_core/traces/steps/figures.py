@@ -26,12 +26,12 @@ from parallel_core.traces.account import Division, Parts, StepAccount, account_o
 from parallel_core.traces.case_spans import (
     PROFILER_STEP,
     CaseSpans,
+    cases_of,
     clip,
     total_length,
     union,
 )
-from parallel_core.traces.devices import kernels, work_of
-from parallel_core.traces.figures import Count, Lacking, Ratio, Seconds
+from parallel_core.traces.figures import Count, Lacking, Ratio, Seconds, figure
 from parallel_core.traces.steps.operations import (
     NO_STEP,
     ended_before,
@@ -54,7 +54,7 @@ COVERED = 0.9
 """Steps that a profiler marks cover at least this share of the time in which devices worked, unless
 these are behind them.
 """
-COMPARED = ("seconds", "device_seconds", "busy_seconds", "collective_seconds")
+COMPARED = ("seconds", "busy_seconds", "exchange_seconds")
 """The quantities of a step in which it may be an outlier; the first only if the devices kept to the
 steps.
 """
@@ -68,30 +68,34 @@ LEAST_DEVIATION = 0.05
 
 @dataclass(frozen=True)
 class StepFigures:
-    """One step: how long it took, and what it launched did on the devices, all of them as one."""
+    """One step as the devices kept to it, and when the host did it, which may run ahead."""
 
     name: str
     start_seconds: Seconds
-    """Since the timeline's beginning."""
-    seconds: Seconds
-    """How long the devices kept to it, from `begun_seconds` on: the whole of its `parts`."""
+    """When the host began it, since the timeline's beginning."""
     host_seconds: Seconds
-    """How long the host took for it, which may run ahead."""
+    """How long the host took for it."""
     operations: Count
-    device_seconds: Seconds
-    """From its first operation's start to its last one's end; 0 without operations, as all that
-    follows.
-    """
-    busy_seconds: Seconds
-    """How long at least one operation ran."""
-    compute_seconds: Seconds
-    """How long kernels ran that are no collectives, copies or fills."""
-    collective_seconds: Seconds
-    hidden_collective_seconds: Seconds
-    """How much of that lay under the compute seconds."""
+    """How many it launched."""
     begun_seconds: Seconds
     """When the devices had ended the steps before, since the timeline's beginning."""
     parts: Parts
+    """What its time consists of, from then on."""
+
+    @figure
+    def seconds(self) -> Seconds:
+        """How long it took."""
+        return self.parts.seconds
+
+    @figure
+    def busy_seconds(self) -> Seconds:
+        """How long anything ran on a device."""
+        return self.parts.seconds - self.parts.idle_seconds
+
+    @figure
+    def exchange_seconds(self) -> Seconds:
+        """How long a device exchanged, whatever ran meanwhile; the mean of those that do."""
+        return self.parts.exchange_seconds
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ def steps(case: CaseSpans, division: Division) -> StepsFigures | None:
     if are_behind:
         outliers = [outlier for outlier in outliers if outlier.quantity != COMPARED[0]]
         accounted = (divided(whole, len(rows)),)
-    account = account_of(accounted, whole) if accounted else None
+    account = account_of(accounted, (whole,)) if accounted else None
     pause = None
     if account is not None and not are_behind:
         pause = pause_of(case, windows, account.shares["idle_seconds"].estimate)
@@ -225,36 +229,25 @@ def numbered_step(timeline: Timeline, number: int) -> Window:
     return step_of_number[number]
 
 
-def only_step(timeline: Timeline, step: Window) -> Timeline:
+def only_step(timeline: Timeline, step: Window) -> CaseSpans:
     """Return what a program did in a step, and what it launched in it, whenever that ran.
 
-    What the devices were still doing of the steps before is kept from the step's beginning on:
-    without it they would seem to wait.
+    It begins as its account does: when devices had done what was launched before the step.
     """
-    spans, start, end = timeline.columns, step.start, step.end
-    of_step = launched_in(spans, step)
-    on_devices = spans.kinds != KINDS.index("host")
-    last_end = spans.ends[of_step].max(initial=end)
-    ran_meanwhile = (spans.ends > start) & (spans.starts < last_end)
-    unfinished = on_devices & (spans.since < start) & ran_meanwhile
-    kept = spans.select(of_step | unfinished)
-    cut = replace(kept, starts=np.maximum(kept.starts, start))
-    notes = timeline.notes
-    count = int(unfinished.sum())
-    if count:
-        note = (
-            f"When {step.name} began, devices had still to do {count:,} operations of earlier "
-            "steps: they are kept."
-        )
-        notes = (*notes, note)
-    in_step = [mark for mark in timeline.annotations if start <= mark.start and mark.end <= end]
-    return replace(
+    spans = timeline.columns
+    earlier = (spans.kinds != KINDS.index("host")) & (spans.since < step.start)
+    begun = int(spans.ends[earlier].max(initial=step.start))
+    in_step = [
+        mark for mark in timeline.annotations if step.start <= mark.start and mark.end <= step.end
+    ]
+    cut = replace(
         timeline,
-        spans=cut.select(np.argsort(cut.starts, kind="stable")),
-        begin=start,
+        spans=spans.select(launched_in(spans, step)),
+        begin=step.start,
         annotations=tuple(in_step),
-        notes=notes,
     )
+    (case,) = cases_of(cut)
+    return replace(case, start=begun, end=max(case.end, begun), begun=begun)
 
 
 def launched_in(spans: Spans, step: Window) -> np.ndarray:
@@ -337,27 +330,19 @@ def _step_figures(
     places_of_steps = np.split(in_steps, bounds)
     intervals_of_steps = [case.intervals(places) for places in places_of_steps]
     times = times_on_devices(case, windows, intervals_of_steps)
-    parts = division.parts(times)
-    compute, collective = kernels(case)
+    parts_of_steps = division.parts(times)
     rows = []
-    for number, window in enumerate(windows):
-        places = places_of_steps[number]
-        work = work_of(case, places, compute, collective)
-        begun, _ = times[number]
+    for window, places, time, parts in zip(
+        windows, places_of_steps, times, parts_of_steps, strict=True
+    ):
         rows.append(
             StepFigures(
                 name=window.name,
                 start_seconds=in_seconds(window.start),
-                seconds=parts[number].seconds,
                 host_seconds=in_seconds(window.end - window.start),
                 operations=len(places),
-                device_seconds=in_seconds(work.whole),
-                busy_seconds=in_seconds(work.busy),
-                compute_seconds=in_seconds(work.compute),
-                collective_seconds=in_seconds(work.collective),
-                hidden_collective_seconds=in_seconds(work.hidden),
-                begun_seconds=in_seconds(begun),
-                parts=parts[number],
+                begun_seconds=in_seconds(time[0]),
+                parts=parts,
             )
         )
     return tuple(rows)

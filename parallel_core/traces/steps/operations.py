@@ -75,7 +75,8 @@ def times_on_devices(
     ended_earlier = ended_before(case, np.array([window.start for window in windows]))
     begins: list[int] = []
     ends: list[int] = []
-    begin = 0
+    # A step that was cut out begins later than it was marked if devices were behind.
+    begin = case.begun
     # When all operations of the steps so far had ended.
     all_ended = 0
     for number, window in enumerate(windows):

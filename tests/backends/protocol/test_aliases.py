@@ -192,6 +192,16 @@ def overlapping(how: str, targets: Starts, sources: Starts, length: int) -> bool
     return False
 
 
+def is_forbidden(how: str, targets: Starts, sources: Starts, length: int, apart: bool) -> bool:
+    """Return whether parts of one memory, or of two if `apart`, must not be passed to a call."""
+    if not apart:
+        return overlapping(how, targets, sources, length)
+    if overlapping(how, targets, (), length):
+        return True
+    consumes_sources = how == "sgd_while_finite"
+    return consumes_sources and overlapping(how, sources, (), length)
+
+
 @example([(0, 1)], 3, False)
 @example([(1, 0)], 3, False)
 @example([(0, 4), (4, 0)], 3, False)
@@ -222,16 +232,9 @@ def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_diffe
     whole_of_sources = second_whole if apart else whole
     target_parts = tuple(part(backend, whole, start, length) for start in targets)
     source_parts = tuple(part(backend, whole_of_sources, start, length) for start in sources)
-    if not apart:
-        is_forbidden = overlapping(how, targets, sources, length)
-    elif how == "sgd_while_finite":
-        # It consumes the sources as well.
-        targets_overlap = overlapping(how, targets, (), length)
-        is_forbidden = targets_overlap or overlapping(how, sources, (), length)
-    else:
-        is_forbidden = overlapping(how, targets, (), length)
+    forbidden = is_forbidden(how, targets, sources, length, apart)
 
-    if is_forbidden and backend.name == "mxnet":
+    if forbidden and backend.name == "mxnet":
         with pytest.raises(BackendError, match=r"mxnet on cpu:1\b.*" + how) as refused:
             CONSUMING[how].call(backend, target_parts, source_parts)
         assert not isinstance(refused.value, ComputationError)
@@ -240,7 +243,7 @@ def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_diffe
     try:
         results = backend.to_numpy(CONSUMING[how].call(backend, target_parts, source_parts))
     except ComputationError:
-        assert is_forbidden
+        assert forbidden
         return
     for result, target, source in zip(results, targets, sources, strict=True):
         target_contents = contents[target : target + length]

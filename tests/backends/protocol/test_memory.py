@@ -54,7 +54,6 @@ def test_a_result_keeps_its_contents_when_its_argument_is_consumed(
 
 
 # The result of `to_host` lies on no device, so nothing on the first device can be copied to it.
-# The result of `to_host` lies on no device, so nothing on the first device can be copied to it.
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "to_host"])
 def test_an_argument_keeps_its_contents_when_a_result_is_consumed(
     backend: Backend, name: str

@@ -36,6 +36,11 @@ def test_more_gpus_than_exist_are_refused(
         backends.load(framework_name, "gpu:99", "gpu", "async", 1)
 
 
+def test_more_threads_than_a_process_should_have_are_refused() -> None:
+    with pytest.raises(BackendError, match="are 6000, more than"):
+        backends.load("torch", 3, "cpu", "async", threads_per_device=1000, workers_per_device=2)
+
+
 @pytest.fixture
 def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the answer about MXNet's kernels from being asked, and kept, while MXNet is hidden."""

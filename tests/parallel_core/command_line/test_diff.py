@@ -69,7 +69,7 @@ def test_a_folder_of_ranks_is_one_recording(program: RunProgram, tmp_path: Path)
     assert reason == {
         "question": "step",
         "code": "other-processes",
-        "lacking": "they have 1 and 2 processes",
+        "missing": "they have 1 and 2 processes",
     }
 
 

@@ -79,7 +79,7 @@ def test_a_trace_s_names_are_printed_as_text(program: RunProgram, trace: Path, r
     for path in paths:
         path.write_bytes(trace.read_bytes())
     # The program's own words may stand on several lines.
-    assert SHOWN in printed_without_controls(program, "trace", *map(str, paths))
+    assert SHOWN in printed_without_controls(program, "trace", "--details", *map(str, paths))
 
 
 def test_a_trace_s_names_are_kept_in_json(program: RunProgram, trace: Path) -> None:

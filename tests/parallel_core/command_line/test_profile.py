@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from backends.process_groups.addresses import free_port
+from parallel_core.system.errors import DISTURBED, FAILED
+from parallel_core.traces.profile.requirements import EARLY
 from parallel_core.traces.trace_files import read_timeline
 from tests.conftest import RunProgram
-from tests.parallel_core.traces.profile.recorded_programs import EXAMPLES
+from tests.parallel_core.traces.profile.recorded_programs import EXAMPLES, TRACES
 from tests.parallel_core.traces.ranks.test_ranks import PROCESSES
 
 Words = tuple[str, ...]
@@ -82,7 +84,7 @@ def test_nothing_that_the_profiler_warns_of_reaches_the_program(
     script.write_text(STEPS_IN_THE_BACKWARD_PASS.format(first_line=first_line))
     done = profile(folder, "--", script)
     assert (done.returncode, done.stdout) == (0, "done\n")
-    assert "A step took" in done.stderr
+    assert "A step takes" in done.stderr
     assert "Warning" not in done.stderr
 
 
@@ -127,9 +129,9 @@ def test_a_plain_program_is_recorded_without_a_change(
     script = EXAMPLES / f"plain_{framework}.py"
     done = profile(folder, "--", script)
     assert done.returncode == 0, done.stderr
-    assert "A step took" in done.stderr
+    assert "A step takes" in done.stderr
     assert "No exchange between devices or processes was recorded." in done.stderr
-    assert "bounds a step" in done.stderr
+    assert "bounds it" in done.stderr
     found = document(folder)
     assert found["answer"]["overlap"] == "no-exchange"
     assert found["answer"]["step"]["steps"] in (1, 5), (
@@ -165,7 +167,8 @@ raise SystemExit(7)
 
 
 def test_the_program_s_status_counts_whatever_cannot_be_written(folder: Path) -> None:
-    done = profile(folder, "--", sys.executable, "-c", RECORDED_ITSELF)
+    limit = ("--require", "exchanges >= 1")
+    done = profile(folder, *limit, "--", sys.executable, "-c", RECORDED_ITSELF)
     assert done.returncode == 7
     assert done.stderr.count("parallel-core: ") == 3, "of the steps, the trace and the figures"
     assert "Traceback" not in done.stderr
@@ -224,9 +227,25 @@ def test_a_program_is_recorded_repeatedly_and_compared_with_an_earlier_recording
     assert len(recordings(folder)) == 2
 
 
-def test_a_recording_of_nothing_leaves_no_folder(folder: Path) -> None:
+def test_a_recording_of_nothing_leaves_no_folder_and_limits_open(folder: Path) -> None:
     assert profile(folder, "--", "true").returncode == 0
+    assert profile(folder, "--require", "exchanges >= 1", "--", "true").returncode == DISTURBED
     assert recordings(folder) == []
+
+
+@pytest.mark.parametrize(("least", "status"), [(50, 0), (60, FAILED)])
+def test_a_limit_decides_the_status_of_a_program_that_ends_well(
+    least: int, status: int, folder: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(OF_SOME_RANKS)
+    limit = f"{EARLY} >= {least} %"
+    ranks = [TRACES / f"ddp-rank{rank}.json.gz" for rank in (0, 1)]
+    done = profile(folder, "--steps", "2", "--require", limit, "--", script, *ranks)
+    assert done.returncode == status, done.stderr
+    (requirement,) = document(folder)["requirements"]
+    assert requirement["interval"]["estimate"] == 0.5
+    assert document(folder)["status"] == 0
 
 
 UNMARKED = """
@@ -327,7 +346,7 @@ def test_a_program_that_runs_mxnet_s_profiler_afterwards_has_a_whole_file(
     done = profile(folder, "--", "own.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("of its own True\n")
-    assert "5 recorded" in done.stderr
+    assert "5 steps" in done.stderr
 
 
 ANY = {"none", "some", "overlap", "inconclusive"}
@@ -335,12 +354,12 @@ ANY = {"none", "some", "overlap", "inconclusive"}
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("launcher", "arguments", "verdicts", "buckets", "early"),
+    ("launcher", "arguments", "verdicts", "buckets", "early", "status"),
     [
-        ((), (), ANY, 4, 3),
-        ((), ("--bucket-cap-mb", "1000"), {"none", "inconclusive"}, 1, 0),
-        ((), ("--no-sync",), {"no-exchange"}, 0, 0),
-        (("torchrun", "--nproc-per-node", "2"), (), ANY, 4, 3),
+        ((), (), ANY, 4, 3, 0),
+        ((), ("--bucket-cap-mb", "1000"), {"none", "inconclusive"}, 1, 0, FAILED),
+        ((), ("--no-sync",), {"no-exchange"}, 0, 0, DISTURBED),
+        (("torchrun", "--nproc-per-node", "2"), (), ANY, 4, 3, 0),
     ],
     ids=["buckets", "one-bucket", "no-sync", "torchrun"],
 )
@@ -350,12 +369,14 @@ def test_whether_gradients_are_exchanged_under_the_backward_pass(
     verdicts: set[str],
     buckets: int,
     early: int,
+    status: int,
     folder: Path,
     require: Require,
 ) -> None:
     require("torch")
-    done = profile(folder, "--", *launcher, EXAMPLES / "ddp_torch.py", *arguments)
-    assert done.returncode == 0, done.stderr
+    limit = ("--require", f"{EARLY} >= 75 %")
+    done = profile(folder, *limit, "--", *launcher, EXAMPLES / "ddp_torch.py", *arguments)
+    assert done.returncode == status, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 has trained", "rank 1 has trained"]
     found = document(folder)
     assert found["answer"]["overlap"] in verdicts

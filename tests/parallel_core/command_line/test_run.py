@@ -129,8 +129,9 @@ def test_all_is_written_before_profiling(
         assert written == [json.loads(json.dumps(result.as_json()))]
         assert all(len(case.seconds) == 2 and case.again for case in result.cases)
 
-    monkeypatch.setattr("parallel_core.command_line.run.alone.record_and_draw", record_instead)
-    monkeypatch.setattr("parallel_core.command_line.run.alone.check_profiler", lambda _: None)
+    place = "parallel_core.command_line.run.one_backend"
+    monkeypatch.setattr(f"{place}.record_and_draw", record_instead)
+    monkeypatch.setattr(f"{place}.check_profiler", lambda _: None)
     done = program(
         *SMALL, "--backend", "numpy", "--json", str(path), "--trace", str(tmp_path / "trace.json")
     )

@@ -179,6 +179,8 @@ def test_what_works_is_named_with_what_is_unusual() -> None:
     states = by_name(examine_frameworks([half, NUMPY]))
     assert states["torch"] == FINE
     assert states["torch, async engine"][0] == "broken"
+    without_any = by_name(examine_frameworks([Attempt("jax"), NUMPY]))
+    assert without_any["frameworks"][0] == "broken"
 
 
 def test_commands_are_for_this_python_if_the_shell_s_pip_is_another_s(

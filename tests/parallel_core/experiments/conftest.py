@@ -5,7 +5,6 @@ start no process.
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,11 +21,13 @@ from parallel_core.run.measure import load as load_backend
 from parallel_core.run.measure import measure
 from parallel_core.system import machine
 
+MOST_WATCHED = counting.MOST_WATCHED
+
 
 @pytest.fixture(autouse=True)
 def _unwatched_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be known of other work, as on a system that does not count it."""
-    monkeypatch.setattr(machine, "STATISTICS", Path("/nowhere"))
+    monkeypatch.setattr(machine, "_core_seconds", lambda: (None, None))
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +35,12 @@ def _little_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time units of a step once, and record nothing for longer only to watch its threads."""
     monkeypatch.setattr(training_steps, "BARE_ROUNDS", 1)
     monkeypatch.setattr(counting, "MOST_WATCHED", 0)
+
+
+@pytest.fixture
+def threads_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record as long as it takes to know whether threads ran."""
+    monkeypatch.setattr(counting, "MOST_WATCHED", MOST_WATCHED)
 
 
 @pytest.fixture

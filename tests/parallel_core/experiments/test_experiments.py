@@ -22,7 +22,7 @@ from backends.arrays import tree_map
 from backends.numpy import ops
 from parallel_core import Case, RequestError, Result
 from parallel_core.experiments import EXPERIMENTS, copying, probing, workloads
-from parallel_core.experiments.asynchronous_computation import barriers, increments
+from parallel_core.experiments.asynchronous_computation import barriers, cost_model, increments
 from parallel_core.experiments.automatic_parallelism import dependencies, small_ops
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
@@ -138,6 +138,8 @@ def _soon_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(small_ops, "TARGET_SECONDS", 0.0)
     monkeypatch.setattr(increments, "SIDE", 64)
+    monkeypatch.setattr(increments, "RECORDED_INCREMENTS", 100)
+    monkeypatch.setattr(cost_model, "enough_steps", lambda *_: 20)
     monkeypatch.setattr(sums, "COUNTED_BYTES", 2**16)
 
 

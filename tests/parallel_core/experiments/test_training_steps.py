@@ -82,7 +82,6 @@ def test_a_step_s_units_are_timed_and_with_a_queue_the_first_beside_the_rest(
     assert timed_units(3) == ([*units_of_devices, BESIDE] if has_queue else units_of_devices)
 
 
-# A smaller last batch counts by its images; the batch may be larger than the data.
 @pytest.mark.parametrize(
     ("batch_size", "bare_seconds"),
     [

@@ -241,6 +241,8 @@ def test_updated_parameters_come_after_all_that_used_the_old_ones(recording: Rec
     parameters = recording.asarray((ONES, ONES), device)
     gradients = labelled("gradients", recording.launch(recording.ops.zeros_like, parameters))
     labelled("metric", recording.launch(recording.ops.total, parameters[0]))
+    # Gradients are read and not consumed, so nobody waits for their other readers.
+    recording.launch(recording.ops.total, gradients[0])
     sgd = partial(recording.ops.sgd, rate=0.5)
     updated = labelled("update", recording.launch(sgd, parameters, gradients))
     assert np.array_equal(recording.to_numpy(updated)[1], ONES)

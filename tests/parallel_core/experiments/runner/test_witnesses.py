@@ -14,7 +14,6 @@ from backends import Array
 from backends.registry.files import FILES, named
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import increments
-from parallel_core.experiments.runner import counting
 from parallel_core.experiments.runner.witnesses import witness_for
 from parallel_core.labs import Engine, Task
 from parallel_core.labs.programs import __file__ as programs
@@ -22,7 +21,6 @@ from parallel_core.measurement.result import Result
 from tests.parallel_core.labs import solution
 
 SKELETONS = Path(programs).parent
-MOST_WATCHED = counting.MOST_WATCHED
 SMALL: dict[str, dict[str, Any]] = {
     "eager-cpu": {"size": 200, "against": "none"},
     "parallel": {"size": 400},
@@ -104,10 +102,8 @@ def ran(engine: type[Engine], experiment: str = "parallel", **options: Any) -> R
 
 
 @pytest.mark.long
-def test_operations_that_wait_for_each_other_inside_do_not_work_at_the_same_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(counting, "MOST_WATCHED", MOST_WATCHED)
+@pytest.mark.usefixtures("threads_watched")
+def test_operations_that_wait_for_each_other_inside_do_not_work_at_the_same_time() -> None:
     count = EXPERIMENTS["parallel"].counts[0]
     locked = ran(LockInside, size=700)
     # They are in progress together, which is all that their order shows.
@@ -133,6 +129,7 @@ def test_a_queue_that_only_the_recording_sees_makes_a_result_invalid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(increments, "SIDE", 64)
+    monkeypatch.setattr(increments, "RECORDED_INCREMENTS", 100)
     result = ran(QueueIfWatched, "async", size=400, steps=20)
     assert any("behaves otherwise" in problem for problem in result.problems)
 

@@ -1,17 +1,16 @@
 """What is counted of a training's steps: computations at the same time, and early exchanges."""
 
 from collections.abc import Sequence
-from itertools import chain
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import Span, SpanKind
-from parallel_core.experiments.runner.tallies import Repetition, repetition_of
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import (
     steps_on_several_devices,
     steps_with_early_exchange,
 )
+from tests.parallel_core.experiments.runner.test_counts import repetition, stretched
 
 UPDATE = "launch sgd_while_finite"
 
@@ -50,32 +49,19 @@ def step(start: int, second_delay: int, exchange_delay: int) -> Sequence[Span]:
     ]
 
 
-def stretched(span: Span, factor: int) -> Span:
-    """Return a span whose times are multiplied by a factor."""
-    launched = None if span.launched is None else span.launched * factor
-    return span._replace(start=span.start * factor, end=span.end * factor, launched=launched)
-
-
-def repetition(steps: Sequence[Sequence[Span]], factor: int = 1) -> Repetition:
-    """Return a recorded repetition of steps, whose times are multiplied by a factor."""
-    spans = [stretched(span, factor) for span in chain.from_iterable(steps)]
-    return repetition_of(sorted(spans, key=lambda span: span.start))
-
-
 @given(factor=st.integers(1, 10**9))
 def test_steps_are_counted_by_order_however_long_they_take(factor: int) -> None:
     both_early = step(0, second_delay=1, exchange_delay=9)
     in_turn = step(30, second_delay=12, exchange_delay=27)
     late_exchange = step(60, second_delay=2, exchange_delay=16)
-    mixed = repetition([both_early, in_turn, late_exchange], factor)
+    mixed = stretched([*both_early, *in_turn, *late_exchange], factor)
     # Updates run at the same time in each step, but take a small part of it.
     assert steps_on_several_devices(mixed) == (2, 3)
     assert steps_with_early_exchange(mixed) == (1, 3)
-    first_in_turn = [
-        step(0, second_delay=12, exchange_delay=9),
-        step(30, second_delay=1, exchange_delay=27),
-    ]
-    assert steps_on_several_devices(repetition(first_in_turn, factor)) == (1, 2)
+    first_in_turn = step(0, second_delay=12, exchange_delay=9)
+    second_together = step(30, second_delay=1, exchange_delay=27)
+    both_steps = stretched([*first_in_turn, *second_together], factor)
+    assert steps_on_several_devices(both_steps) == (1, 2)
 
 
 def test_what_runs_on_one_thread_is_in_turn() -> None:
@@ -86,14 +72,14 @@ def test_what_runs_on_one_thread_is_in_turn() -> None:
     ]
     # On one thread the first update ends before the second one begins.
     first_update = first_update._replace(end=second_update.start)
-    alone = repetition([[*calls, *operations, first_update, second_update]])
+    alone = repetition(*calls, *operations, first_update, second_update)
     assert steps_on_several_devices(alone) == (0, 1)
     assert steps_with_early_exchange(alone) == (0, 1)
 
 
 def test_without_known_updates_no_step_is_counted() -> None:
     unknown = [span._replace(launched=None) for span in step(0, 1, 9)]
-    assert steps_on_several_devices(repetition([unknown])).of == 0
+    assert steps_on_several_devices(repetition(*unknown)).of == 0
 
 
 def test_exchanges_of_a_compiled_step_are_not_counted() -> None:
@@ -101,5 +87,5 @@ def test_exchanges_of_a_compiled_step_are_not_counted() -> None:
         span if span.kind == "host" else span._replace(name="value_and_gradients")
         for span in step(0, 1, 9)
     ]
-    assert steps_on_several_devices(repetition([compiled])) == (1, 1)
-    assert steps_with_early_exchange(repetition([compiled])).of == 0
+    assert steps_on_several_devices(repetition(*compiled)) == (1, 1)
+    assert steps_with_early_exchange(repetition(*compiled)).of == 0

@@ -12,17 +12,15 @@ import pytest
 
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.account import Parts
-from parallel_core.traces.bounds import (
+from parallel_core.traces.bounds.answer import Answer, answer_of
+from parallel_core.traces.bounds.recording import Recording, Waiting
+from parallel_core.traces.bounds.rules import (
     BOTH,
     INCONCLUSIVE,
     MORE_STEPS,
     NEITHER,
     ON_A_QUIET_MACHINE,
     UNKNOWN,
-    Answer,
-    Recording,
-    Waiting,
-    answer_of,
 )
 from parallel_core.traces.case_spans import cases_of
 from parallel_core.traces.cases import CaseFigures

@@ -8,8 +8,10 @@ from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.case_spans import cases_of
 from parallel_core.traces.steps.figures import launched_in, numbered_step, only_step
+from parallel_core.traces.trace_files import read_ranks
 from tests.parallel_core.traces.made_up_trace import MadeUpTrace
 from tests.parallel_core.traces.steps.test_steps import steps_of
+from tests.parallel_core.traces.stored import FOLDER as LINKED
 from tests.parallel_core.traces.synthetic import GPU, sorted_by_start
 
 MS = 1_000_000
@@ -41,14 +43,14 @@ def test_an_operation_belongs_to_the_step_that_launched_it(names: tuple[str, str
     assert [span.name for span in launched_second] == ["unlinked", "second"]
 
 
-def test_a_step_is_cut_out_with_what_the_devices_had_still_to_do() -> None:
+def test_a_step_is_cut_out_from_when_the_devices_had_done_the_ones_before() -> None:
     timeline = in_steps("ProfilerStep#7", "ProfilerStep#8")
     first = only_step(timeline, numbered_step(timeline, 7))
     assert [span.name for span in first.spans] == ["launch", "late"]
     second = only_step(timeline, numbered_step(timeline, 8))
-    assert [span.name for span in second.spans] == ["late", "unlinked", "second"]
+    assert [span.name for span in second.spans] == ["unlinked", "second"]
     assert [window.name for window in second.annotations] == ["ProfilerStep#8"]
-    assert len(second.notes) == len(first.notes) + 1
+    assert (second.start, second.end) == (180, 240)
 
 
 @pytest.mark.parametrize("behind", [0, 1, 2, 5])
@@ -61,17 +63,31 @@ def test_a_device_that_is_behind_does_not_wait_in_a_step_that_is_cut_out(behind:
         spans.append(Span("gemm", "compute", GPU, "stream 7", start, start + 5 * MS, launch))
         windows.append(Window(f"ProfilerStep#{number}", launch, launch + 5 * MS))
     timeline = Timeline("torch", spans, annotations=tuple(windows))
-
-    (case,) = cases_of(only_step(timeline, numbered_step(timeline, 6)))
-
-    assert case.start == windows[6].start
-    assert case.end == spans[6].end
+    case = only_step(timeline, numbered_step(timeline, 6))
     figures = steps_of(case)
     (step,) = figures.steps
     assert step.operations == 1
-    assert step.parts.seconds == 0.005
+    assert case.seconds == step.seconds == 0.005
     assert step.parts.compute_seconds == 0.005
     assert figures.account is not None
+
+
+RECORDED = ("linked/ddp", "not_hidden/no_no_sync", "held_out/statistics_beside")
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_step_that_is_cut_out_is_the_one_of_all_steps(name: str) -> None:
+    path = LINKED.parent / f"{name}.json.gz"
+    (whole,) = read_ranks([path]).values()
+    (case,) = whole.figures
+    assert case.steps is not None
+    for step in case.steps.steps:
+        number = int(step.name.rpartition("#")[2])
+        (cut,) = read_ranks([path], step=number).values()
+        (of_step,) = cut.figures
+        assert of_step.parts == step.parts
+        assert of_step.steps is not None
+        assert of_step.steps.steps[0].seconds == step.seconds
 
 
 def test_a_side_queue_that_fetches_the_next_step_s_data_does_not_begin_it() -> None:

@@ -3,15 +3,20 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backends.profiling import Timeline
 from backends.profiling.slices import Slice, Trace
 from backends.torch.profiler import timeline_of
+from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.figures import figures_of_level
+from parallel_core.traces.ranks import RankFigures, summary_of
 from parallel_core.traces.trace_files import read_ranks, read_timeline
+from parallel_core.traces.trust import LACKING
 
 TRACES = Path(__file__).parents[1] / "stored"
 INCOMPLETE = TRACES / "incomplete"
@@ -130,3 +135,32 @@ def test_operations_launched_before_the_recording_are_told_from_those_without_a_
     assert before.unlinked == 3
     never = read_timeline(TRACES / "of_jax" / "gpu.json")
     assert any(note.startswith("30 of 30 operations on devices are") for note in never.notes)
+
+
+def rows_within(value: Any) -> Iterator[Any]:
+    """Iterate over the rows in a value, itself and those within others too."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from rows_within(item)
+    elif declared := figures_of_level(type(value)):
+        yield value
+        for name in declared:
+            yield from rows_within(getattr(value, name))
+
+
+@pytest.mark.parametrize("folder", ["two_gpus", "incomplete", "linked", "of_jax", "exchanging"])
+def test_no_figure_is_unknown_without_a_reason(folder: str) -> None:
+    traces = {
+        number: next(iter(read_ranks([path]).values()))
+        for number, path in enumerate(sorted((TRACES / folder).glob("*.json*")))
+    }
+    summary = summary_of(traces)
+    levels = set()
+    for row in rows_within([summary, *(trace.figures for trace in traces.values())]):
+        levels.add(type(row))
+        for name, declared in figures_of_level(type(row)).items():
+            if getattr(row, name) is None:
+                assert declared.lacking in LACKING, (type(row), name)
+    assert levels >= {CaseFigures, RankFigures}

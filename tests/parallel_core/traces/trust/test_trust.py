@@ -10,7 +10,7 @@ from backends.profiling import Span, Timeline
 from backends.profiling.collectives import is_communication
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.trace_files import read_ranks
-from parallel_core.traces.trust import Unanswered, doubts_about, unanswered
+from parallel_core.traces.trust import doubts_about
 from tests.parallel_core.traces.made_up_trace import MadeUpTrace
 from tests.parallel_core.traces.trust.test_completeness import COMPLETE, INCOMPLETE, TRACES
 
@@ -229,14 +229,3 @@ def test_events_of_devices_that_are_not_read_are_counted(tmp_path: Path) -> None
     trace.add("collective_comm", "xccl::allreduce", 100, 50)
     (note,) = trace.read(tmp_path).timeline.notes
     assert note.startswith("1 event of the category 'collective_comm'")
-
-
-def test_what_a_trace_does_not_tell_is_a_question_and_what_the_program_lacks_is_none() -> None:
-    (rank,) = read_ranks([INCOMPLETE / "graph_kernels_missing.json"]).values()
-    questions = unanswered(rank.figures, rank.doubts)
-    no_pass = "no operator is known as one of a backward pass"
-    assert Unanswered("early_exchanges", "no-backward-pass", no_pass) in questions
-    doubted = {row.code for row in questions if row.question == "figures"}
-    assert doubted == {doubt.code for doubt in rank.doubts}
-    assert "hidden_share" not in {row.question for row in questions}
-    assert len(set(questions)) == len(questions)

@@ -227,6 +227,7 @@ def test_additions_are_counted_in_vectors_whose_length_is_not_that_of_the_timed_
     assert trial.cases == {}
 
 
+@pytest.mark.usefixtures("threads_watched")
 def test_devices_add_at_the_same_time_where_they_have_queues(
     load_any: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,1 @@
+"""What bounds a step, by rules, and the answer to “does my overlap happen?”."""
