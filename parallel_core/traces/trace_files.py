@@ -112,9 +112,7 @@ def write_trace_file(timeline: Timeline, path: Path) -> None:
 def pack_trace(
     plain: Path, path: Path, whole_steps: int, core_wait_share: float | None = None
 ) -> None:
-    """Compress the trace that a profiler wrote, with its number of whole steps, and the share of
-    the time in which its busiest thread waited for a core. Raises OSError.
-    """
+    """Compress the trace that a profiler wrote, with what is stated of it. Raises OSError."""
     stated = json.dumps({WHOLE_STEPS: whole_steps, CORE_WAIT_SHARE: core_wait_share})
     with plain.open("rb") as written, gzip.open(path, "wb", compresslevel=5) as stream:
         # PyTorch writes a line break before the bracket.
