@@ -6,7 +6,7 @@ import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -18,11 +18,18 @@ from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import DISTURBED, RequestError
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
+from parallel_core.terminal.changes import show_changes
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.trace import show_analysis
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.profile import running
 from parallel_core.traces.profile.analysis import Analysis, analyse
+from parallel_core.traces.profile.changes import changes_between
+from parallel_core.traces.profile.recorded_steps import (
+    RecordedSteps,
+    read_recording,
+    recorded_steps,
+)
 from parallel_core.traces.profile.requirements import Requirement, Unanswered, cannot_answer, judge
 from parallel_core.traces.profile.running import Recorded
 from parallel_core.traces.trace_files import pack_trace
@@ -55,13 +62,25 @@ ENDING = ".json.gz"
     "picture.",
 )
 @requirements.limits
-@options.path("--json", "json_path", "The sentences and all figures.")
+@options.option(
+    "--repeat", type=options.POSITIVE, default=1, metavar="N", help="Run and record it N times."
+)
+@click.option(
+    "--against",
+    type=options.PATH,
+    multiple=True,
+    metavar="BEFORE",
+    help="Say what changed since an earlier recording: a trace, or a folder of ranks. Repeatable.",
+)
+@options.path("--json", "json_path", "The sentences and all figures, of the last recording.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")
 def profile(
     warm_up: int,
     steps: int,
     output: Path,
     limits: tuple[Limit, ...],
+    repeat: int,
+    against: tuple[Path, ...],
     json_path: Path | None,
     command: tuple[str, ...],
 ) -> int:
@@ -72,6 +91,7 @@ def profile(
     \b
     parallel-core profile -- python train.py --epochs 1
     parallel-core profile --steps 10 -- torchrun --nproc-per-node 2 train.py
+    parallel-core profile --repeat 3 --against runs/before -- python train.py
 
     A script.py, or -m MODULE, runs with this Python. A step ends where the program calls its first
     optimizer's step() (MXNet: a trainer's), or the step() of a torch.profiler in it; in JAX with a
@@ -81,8 +101,48 @@ def profile(
     """
     if json_path == files.STANDARD_OUTPUT:
         raise RequestError("--json needs a file: standard output is the program's")
-    files.check_outputs(json_path, others=map(Path, command))
+    files.check_outputs(json_path, others=(*map(Path, command), *against))
+    before = [read_recording(path) for path in against]
+    after: list[RecordedSteps] = []
     console = terminal_console(stderr=True)
+    for _ in range(repeat):
+        run = _run_once(command, output, warm_up, steps, console)
+        if before and run.analysis is not None:
+            after.append(recorded_steps(run.analysis.traces.values()))
+        if run.status:
+            break
+    judged: tuple[Requirement, ...] = ()
+    unanswered: tuple[Unanswered, ...] = ()
+    if run.analysis is not None:
+        judged = judge(limits, run.analysis.answer.recording, run.analysis.unhidden)
+        unanswered = cannot_answer(run.analysis.answer.recording)
+    changes = changes_between(before, after) if after else None
+    with _in_one_line(console):
+        answers = {"requirements": judged, "cannot_answer": unanswered, "changes": changes}
+        files.write_json(json_path, {**run.document, **as_json(answers)})
+    if changes is not None:
+        with _in_one_line(console):
+            show_changes(changes, console)
+    requirements.show_requirements(judged, console)
+    if run.status == 0 and limits:
+        # Nothing can be said of what was not recorded.
+        return requirements.status_of(judged) if judged else DISTURBED
+    return running.end_as(run.status)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a program: its exit status, the JSON of its recording, and what was read of that."""
+
+    status: int
+    document: Mapping[str, object]
+    analysis: Analysis | None
+
+
+def _run_once(
+    command: Sequence[str], output: Path, warm_up: int, steps: int, console: Console
+) -> Run:
+    """Run a program, and say what was recorded of it."""
     with (
         _recording_folder(output) as folder,
         # This folder lies beside the traces, which may not fit the system's temporary folder.
@@ -104,23 +164,11 @@ def profile(
     if traces:
         with _in_one_line(console):
             analysis = analyse(traces, load.taken_share)
-    judged: tuple[Requirement, ...] = ()
-    unanswered: tuple[Unanswered, ...] = ()
-    if analysis is not None:
-        judged = judge(limits, analysis.answer.recording, analysis.unhidden)
-        unanswered = cannot_answer(analysis.answer.recording)
-    with _in_one_line(console):
-        document = document_of(command, status, processes, traces, load, analysis)
-        of_limits = {"requirements": judged, "cannot_answer": unanswered}
-        files.write_json(json_path, {**document, **as_json(of_limits)})
     if analysis is not None:
         with _in_one_line(console):
             _show(analysis, traces, folder / "timeline.svg", console)
-    requirements.show_requirements(judged, console)
-    if status == 0 and limits:
-        # Nothing can be said of what was not recorded.
-        return requirements.status_of(judged) if judged else DISTURBED
-    return running.end_as(status)
+    document = document_of(command, status, processes, traces, load, analysis)
+    return Run(status, document, analysis)
 
 
 @contextmanager
@@ -161,7 +209,7 @@ def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]
     for process, name in zip(with_trace, names, strict=True):
         assert process.trace is not None
         path = folder / f"{name}{ENDING}"
-        pack_trace(process.trace, path, process.steps_recorded)
+        pack_trace(process.trace, path, process.steps_recorded, process.core_wait_share)
         packed[path] = process
     return packed
 

@@ -13,6 +13,11 @@ apart than that is judged by them instead (`noise_of_experiment`). One pair tell
 One process in fifty is disturbed far beyond the others. Of four pairs or more the farthest one is
 moved in, so that it does not hide what the rest show.
 
+Where two sides were not measured in turn, as two recordings of a program, there are no pairs:
+`unpaired_interval` compares their means, each with its variance (Welch 1947). The usual deviation
+only steadies a side that is as quiet as usual; a louder one is judged by itself, so that the
+interval holds on a busy machine too.
+
 benchmarks/trust/self_test.py counts how often a cell that is compared with itself is called
 different: less than once in twenty, with two processes too.
 """
@@ -54,6 +59,8 @@ pair is part of the experiment's deviation too.
 """
 LEAST_SHARE_OF_USUAL = 0.1
 """A deviation below this share of the usual one is chance, and counts as this share."""
+KNOWN = 1e6
+"""The degrees of freedom of a variance that is not estimated."""
 FEWEST_PROCESSES = 2
 """With one process a cell no difference is told."""
 FEWEST_TO_SPARE_ONE = 4
@@ -113,6 +120,58 @@ def difference_interval(
     of_median = moderated / count * (1.0 if count == 2 else VARIANCE_OF_MEDIAN)
     reach = student_t(freedom) * math.sqrt(of_median)
     return Interval(estimate, estimate - reach, estimate + reach)
+
+
+class Sample(NamedTuple):
+    """What the processes of one side measured, by themselves."""
+
+    values: Sequence[float]
+    deviation: float
+    """The standard deviation of such values, usually; of a single value it is all that is known."""
+    lost: float = 0.0
+    """By how much other work may have made all of them larger."""
+
+
+def unpaired_interval(sample: Sample, other: Sample, among: int = 1) -> Interval:
+    """Return by how much the mean of a sample is larger than that of another, with its interval.
+
+    Of an interval `among` several, all are right together as often as one by itself (Bonferroni).
+    """
+    difference = mean(sample.values) - mean(other.values)
+    variances_of_means = [_variance_of_mean(side) for side in (sample, other)]
+    whole = sum(of_mean.variance for of_mean in variances_of_means)
+    reach = 0.0
+    if whole:
+        # The degrees of freedom of a sum of variances, by Welch and Satterthwaite.
+        parts = (of_mean.variance**2 / of_mean.freedom for of_mean in variances_of_means)
+        freedom = whole**2 / sum(parts)
+        reach = student_t(freedom, 1 - 0.025 / among) * math.sqrt(whole)
+    low, high = difference - reach - sample.lost, difference + reach + other.lost
+    return Interval(difference, low, high)
+
+
+class _VarianceOfMean(NamedTuple):
+    """How far the mean of a sample may lie from the true one."""
+
+    variance: float
+    freedom: float
+
+
+def _variance_of_mean(sample: Sample) -> _VarianceOfMean:
+    """Return the variance of a sample's mean.
+
+    It is moderated, unless the values lie farther apart than usual: then it is theirs alone.
+    """
+    count = len(sample.values)
+    usual_variance = sample.deviation**2
+    if count < FEWEST_PROCESSES:
+        return _VarianceOfMean(usual_variance, KNOWN)
+    of_values = variance(sample.values)
+    if of_values > usual_variance:
+        return _VarianceOfMean(of_values / count, count - 1)
+    freedom = USUAL_FREEDOM + count - 1
+    moderated = (USUAL_FREEDOM * usual_variance + (count - 1) * of_values) / freedom
+    return _VarianceOfMean(moderated / count, freedom)
 
 
 def _variance(values: Sequence[float]) -> float:

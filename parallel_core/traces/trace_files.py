@@ -3,6 +3,7 @@ file for each rank.
 """
 
 import gzip
+import json
 import re
 import shutil
 from collections import Counter
@@ -54,6 +55,8 @@ WHOLE_STEPS = "parallel_core_whole_steps"
 """The key under which what `profile` recorded states how many steps are whole: it may have ended in
 one.
 """
+CORE_WAIT_SHARE = "parallel_core_core_wait_share"
+"""The key under which it states during what share of that the busiest thread waited for a core."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class RankTrace:
     """What a reader must know before he trusts the figures."""
     origin: int | None = None
     """The timeline's zero by the clock of the file, in nanoseconds; None if that is not known."""
+    core_wait_share: float | None = None
+    """During what share of the time its busiest thread waited for a core, if the trace says it."""
 
 
 def read_timeline(path: Path) -> Timeline:
@@ -104,12 +109,15 @@ def write_trace_file(timeline: Timeline, path: Path) -> None:
     write_whole(path, lambda stream: stream.write(content))
 
 
-def pack_trace(plain: Path, path: Path, whole_steps: int) -> None:
-    """Compress the trace that a profiler wrote, with its number of whole steps. Raises OSError."""
+def pack_trace(
+    plain: Path, path: Path, whole_steps: int, core_wait_share: float | None = None
+) -> None:
+    """Compress the trace that a profiler wrote, with what is stated of it. Raises OSError."""
+    stated = json.dumps({WHOLE_STEPS: whole_steps, CORE_WAIT_SHARE: core_wait_share})
     with plain.open("rb") as written, gzip.open(path, "wb", compresslevel=5) as stream:
         # PyTorch writes a line break before the bracket.
         _, _, begun = written.read(80).partition(b"{")
-        stream.write(b'{"%s": %d,%s' % (WHOLE_STEPS.encode(), whole_steps, begun))
+        stream.write(stated.encode().removesuffix(b"}") + b"," + begun)
         shutil.copyfileobj(written, stream)
 
 
@@ -323,11 +331,18 @@ def _read_rank(
         begin=None if only_spans or timeline.cases else begin,
         doubts=doubts,
         origin=_origin(trace, timeline),
+        core_wait_share=_core_wait_share(trace),
     )
     # The arguments of a million events would take room from the figures.
     del trace
     figures = tuple(CaseFigures(case, kernel_delay) for case in cases)
     return replace(rank_trace, figures=figures, prices=interference(cases))
+
+
+def _core_wait_share(trace: Trace) -> float | None:
+    """Return the share of the time in which the busiest thread waited for a core, if it is said."""
+    share = trace.properties.get(CORE_WAIT_SHARE)
+    return share if isinstance(share, float) and 0 <= share < 1 else None
 
 
 def _origin(trace: Trace, timeline: Timeline) -> int | None:

@@ -15,10 +15,12 @@ from parallel_core.measurement.differences import (
     USUAL_DEVIATION,
     USUAL_FREEDOM,
     Noise,
+    Sample,
     difference_interval,
     loudness,
     noise_of_experiment,
     ratio_interval,
+    unpaired_interval,
     verdict_on,
 )
 
@@ -147,3 +149,39 @@ def test_one_process_far_off_widens_an_interval_as_if_it_were_as_far_as_the_next
     near = difference_interval([*values[:-1], values[-1] + 0.01], values, deviations)
     far = difference_interval([*values[:-1], 100.0], values, deviations)
     assert (far.low, far.high) == pytest.approx((near.low, near.high))
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (2, 2), (3, 3), (2, 5)])
+@pytest.mark.parametrize("times_as_loud", [0.3, 1.0, 3.0, 10.0])
+def test_equal_sides_without_pairs_are_seldom_called_different(
+    counts: tuple[int, int], times_as_loud: float
+) -> None:
+    generator = np.random.default_rng(counts)
+    deviation = times_as_loud * USUAL_DEVIATION
+    # Of a single value the usual deviation is all that is known: it must be the true one.
+    usual = deviation if min(counts) == 1 else USUAL_DEVIATION
+    called = 0
+    for _ in range(1000):
+        side, other = (
+            Sample(generator.normal(0, deviation, count).tolist(), usual) for count in counts
+        )
+        interval = unpaired_interval(side, other)
+        called += interval.low > 0 or interval.high < 0
+    # Three standard deviations of the share above 5 %.
+    assert called / 1000 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 1000)
+
+
+def test_a_difference_of_means_is_told_with_its_sign_and_no_wider_than_is_needed() -> None:
+    side, other = Sample([1.0, 1.02, 0.98], 0.03), Sample([1.20, 1.22, 1.18], 0.03)
+    interval = unpaired_interval(side, other)
+    assert interval.estimate == pytest.approx(-0.2)
+    assert -0.26 < interval.low < interval.high < -0.14
+    reverse = unpaired_interval(other, side)
+    assert (reverse.low, reverse.high) == pytest.approx((-interval.high, -interval.low))
+    among_ten = unpaired_interval(side, other, among=10)
+    assert among_ten.low < interval.low < interval.high < among_ten.high
+
+
+def test_sides_that_never_vary_differ_by_exactly_their_means() -> None:
+    interval = unpaired_interval(Sample([2.0, 2.0], 0.0), Sample([0.0], 0.0))
+    assert (interval.low, interval.estimate, interval.high) == (2, 2, 2)

@@ -52,15 +52,20 @@ class MadeUpTrace:
         args = {"device": 0, "stream": stream, "correlation": correlation}
         self.add(category, name, start, length, thread=stream, **args)
 
-    def all_reduce(self, start: float, length: float) -> None:
-        """Launch an exchange over gloo, which begins 50 us later on gloo's thread."""
+    def all_reduce(self, start: float, length: float, begin: float | None = None) -> None:
+        """Launch an exchange over gloo, which begins 50 us later on gloo's thread, or when said."""
         self.operator("c10d::allreduce_", start, 50)
-        self.add("user_annotation", "gloo:all_reduce", start + 50, length, GLOO)
+        begin = start + 50 if begin is None else begin
+        self.add("user_annotation", "gloo:all_reduce", begin, length, GLOO)
+
+    def write(self, path: Path) -> Path:
+        """Write it as a file; returns its path."""
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": self.events}))
+        return path
 
     def read(self, folder: Path) -> RankTrace:
         """Return what is read of it."""
-        path = folder / "trace.json"
-        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": self.events}))
+        path = self.write(folder / "trace.json")
         (rank,) = read_ranks([path], keep_spans=True).values()
         return rank
 
