@@ -138,8 +138,8 @@ class Changes:
         differs = f"{percent(abs(longer))} {'shorter' if longer < 0 else 'longer'}"
         between_runs = percent(math.sqrt(self.ratio.high / self.ratio.low) - 1)
         return (
-            f"The step is {differs} in this recording; runs of one program differ by up "
-            f"to {between_runs}: record three (--repeat 3)."
+            f"One recording each decides nothing: the step is {differs}, and runs of one program "
+            f"differ by up to {between_runs}. Record three (--repeat 3)."
         )
 
     def slower_by_more_than(self, limit: float) -> bool | None:

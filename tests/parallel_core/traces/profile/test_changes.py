@@ -154,7 +154,6 @@ def test_one_recording_a_side_decides_what_runs_of_one_program_do_not_differ_by(
     one_each = recordings(USUAL, BEFORE[:1]), recordings(slightly_slower, AFTER[:1])
     changes = changes_between(*one_each)
     assert changes.verdict == "too few runs"
-    assert changes.sentence.endswith(": record three (--repeat 3).")
     assert changes.cannot_answer[0].code == "too-few-recordings"
     assert changes.slower_by_more_than(5) is None
     clearly = changes_between(recordings(USUAL, BEFORE[:1]), recordings(LATE, AFTER[:1]))
