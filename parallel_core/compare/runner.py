@@ -15,7 +15,7 @@ from parallel_core.compare.living_processes import Command, Living, live
 from parallel_core.compare.plan import Plan
 from parallel_core.compare.results import Cell, CellResults, Comparison, FailedRun
 from parallel_core.compare.schedule import Generation, Process, Ran, Schedule
-from parallel_core.measurement.fresh_process import line_of, measured_in, worker_command
+from parallel_core.measurement.fresh_process import measured_in, worker_command
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED
 from parallel_core.system.machine import describe_machine
@@ -68,7 +68,7 @@ class _Together:
         name = self._names[step]
         (cell,) = (cell for cell in self._generation.processes[number] if cell.experiment == name)
         sizes = self._so_far.chosen[name]
-        return line_of(self._plan.request(cell, sizes, self._generation.round))
+        return self._plan.request(cell, sizes, self._generation.round).as_line()
 
     def are_sizes_known(self, step: int) -> bool:
         """Return whether an experiment's sizes are known; its first process may choose some."""

@@ -4,6 +4,7 @@ A field that is an option of every experiment's command is annotated as one (`Op
 nowhere else. Values stand as they are written there, so that the command can be written again.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -186,15 +187,15 @@ class Request:
         if self.files.checkpoint is None and self.files.checkpoint_steps is not None:
             yield "--checkpoint-steps needs --checkpoint DIR"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the object that a worker reads."""
-        written: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
-        return written
+    def as_line(self) -> str:
+        """Return the line of JSON that a worker reads."""
+        # Names of files may hold bytes that are no text, which msgspec's writer refuses.
+        return json.dumps(msgspec.to_builtins(self, enc_hook=str))
 
     @classmethod
-    def from_json(cls, read: object) -> Self:
-        """Read what `as_json` returned; raises ValueError for anything else."""
-        return msgspec.convert(read, cls, dec_hook=lambda kind, value: kind(value))
+    def from_line(cls, line: str) -> Self:
+        """Read what `as_line` returned; raises ValueError for anything else."""
+        return msgspec.convert(json.loads(line), cls, dec_hook=lambda kind, value: kind(value))
 
 
 def _written(value: Written | list[Written] | tuple[Written, ...]) -> Written:

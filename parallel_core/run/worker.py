@@ -53,7 +53,7 @@ def ending_in_a_line() -> Iterator[None]:
 def _asked_by(starter: Starter) -> Iterator[Request]:
     """Iterate over what is asked for."""
     while (line := starter.next_asked()) != NOTHING_MORE:
-        yield Request.from_json(json.loads(line))
+        yield Request.from_line(line)
 
 
 if __name__ == "__main__":
