@@ -28,7 +28,7 @@ NUMBER = click.IntRange(0, 2**32 - 1)
     is_flag=True,
     help="All backends that can be loaded, on each of their engines.",
 )
-@click.option("--engine", metavar="async|sync", help="Default: async if the backend has it.")
+@options.engine
 @click.option(
     "--devices",
     "wanted",

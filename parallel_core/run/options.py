@@ -21,13 +21,13 @@ from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.measurement.request import Files, Option, Request, Words, Work, declared_by
 from parallel_core.measurement.result import Result
 from parallel_core.run.arguments import spelt, supplies_of
-from parallel_core.run.values import DEVICES, MOST_DEVICES, PATH, Checked, type_of
+from parallel_core.run.values import DEVICES, MOST_DEVICES, PATH, Parsed, type_of
 
 AddOption: TypeAlias = Callable[[Any], Any]
 """Adds an option to a command."""
 CHECKED: Mapping[str, click.ParamType] = {
-    "devices": Checked(DEVICES.parse, DEVICES.name),
-    "guess": Checked(read_guess),
+    "devices": Parsed(DEVICES.parse, DEVICES.name, as_written=True),
+    "guess": Parsed(read_guess, as_written=True),
 }
 """The types of options whose texts have more to be checked than the types of their fields say."""
 
@@ -70,9 +70,9 @@ def options_of(experiment: Experiment) -> Iterator[AddOption]:
     yield from _of_parameters(rounds)
 
 
-def option_of_work(name: str) -> AddOption:
-    """Return the option of a field of a request's work, for a command that has it too."""
-    return _of_field(name, Work, declared_by(Work)[name], {})
+def option_of(part: type, name: str) -> AddOption:
+    """Return the option of a field of a request's part, for a command that has it too."""
+    return _of_field(name, part, declared_by(part)[name], {})
 
 
 def _of_field(name: str, part: type, option: Option, in_braces: Mapping[str, str]) -> AddOption:
