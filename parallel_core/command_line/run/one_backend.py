@@ -74,7 +74,7 @@ def run_as_rank(request: Request, where: Rendezvous) -> None:
     # Nothing is counted, because a profiler sees only one process.
     request = replace(request, work=replace(request.work, devices=devices, count=0))
     local = load(request.work)
-    with joined(local, where, request.work.experiment, _alike_in_all(request)) as backend:
+    with joined(local, where, _alike_in_all(request)) as backend:
         result = measure(request, backend, supplies_of_rank(backend, where, TOLD))
         if backend.group.rank == 0:
             answer(described(result, backend), request, backend)
@@ -83,9 +83,13 @@ def run_as_rank(request: Request, where: Rendezvous) -> None:
 
 def _alike_in_all(request: Request) -> dict[str, object]:
     """Return what all ranks must be asked for alike; paths may differ from host to host."""
-    values = option_values(EXPERIMENTS[request.work.experiment], request.work.parameters)
-    asked = request.files
-    return {**values, "checkpoint_steps": asked.checkpoint_steps, "resume": asked.resume}
+    experiment, files_asked = EXPERIMENTS[request.work.experiment], request.files
+    return {
+        "the experiment": experiment.name,
+        **option_values(experiment, request.work.parameters),
+        "checkpoint_steps": files_asked.checkpoint_steps,
+        "resume": files_asked.resume,
+    }
 
 
 def refuse(request: Request) -> None:
@@ -198,11 +202,11 @@ def refuse_invalid(result: Result) -> None:
     A count is a verdict without times, unless the result is invalid by more than a disturbance.
     """
     is_wrong = bool(result.problems) and not result.is_merely_disturbed
-    if result.counts and (result.has_verdict or not is_wrong):
+    if result.counts and not is_wrong:
         return
     measured = f"{result.experiment} on {result.backend['name']}"
     if result.problems:
-        error = DisturbedError if result.is_merely_disturbed else MeasurementError
+        error = MeasurementError if is_wrong else DisturbedError
         raise error(f"{measured} gave an invalid result: {result.problems[0]}")
     if not result.has_verdict:
         raise DisturbedError(f"{measured}: {result.explanation}")
