@@ -204,7 +204,8 @@ def _notes(analysis: Analysis, rows: Sequence[Row]) -> tuple[str, ...]:
     cells_by_reason: dict[str, list[str]] = {}
     for cell in cells:
         if not cell.believed:
-            cells_by_reason.setdefault(f"{cell.state}: {cell.reason}", []).append(str(cell.cell))
+            name = f"{cell.cell.experiment} on {cell.results.title}"
+            cells_by_reason.setdefault(f"{cell.state}: {cell.reason}", []).append(name)
     notes += [f"{listed(names)}: {reason}." for reason, names in cells_by_reason.items()]
     notes += [f"Data: {data}." for data in analysis.data]
     return tuple(notes)
