@@ -157,12 +157,10 @@ class Request:
     def of(cls, experiment: str, options: Mapping[str, Any]) -> Self:
         """Make a request from options by name; those that no part has are the experiment's own.
 
-        A name may have hyphens, as on a command line. An option that is None is left out, and a
-        parameter with several values has commas between them.
+        An option that is None is left out, and a parameter with several values has commas between
+        them.
         """
-        given = {
-            name.replace("-", "_"): value for name, value in options.items() if value is not None
-        }
+        given = {name: value for name, value in options.items() if value is not None}
 
         def taken_by(part: type) -> dict[str, Any]:
             names = [declared.name for declared in fields(part) if declared.name in given]

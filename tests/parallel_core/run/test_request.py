@@ -70,7 +70,7 @@ def test_every_experiment_has_every_option_but_those_of_a_training(name: str) ->
     [
         ({"trace": Path("-")}, "--trace needs a file"),
         ({"resume": True}, "--resume needs --checkpoint DIR"),
-        ({"checkpoint-steps": 3}, "--checkpoint-steps needs --checkpoint DIR"),
+        ({"checkpoint_steps": 3}, "--checkpoint-steps needs --checkpoint DIR"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: dict[str, object], refusal: str) -> None:
