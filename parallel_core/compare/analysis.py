@@ -13,7 +13,7 @@ from itertools import chain
 from parallel_core.compare.assessed import (
     AssessedCell,
     assess,
-    doubtful_units,
+    doubt_of_unit,
     main_case,
     unstable_cases,
 )
@@ -101,8 +101,6 @@ class ExperimentAnalysis:
     """What was counted in every cell: `Devices at once: MXNet 25 of 25, PyTorch 24 of 25.`"""
     answer: str
     """What the experiment's metric says of every cell; empty if no cell has it."""
-    sentences: tuple[str, ...]
-    """The answer, then all differences."""
     systematic_errors: Mapping[str, float]
     """By framework, how many seconds the same operations differ by between its engines."""
 
@@ -110,6 +108,11 @@ class ExperimentAnalysis:
     def believed(self) -> tuple[CellAnalysis, ...]:
         """The cells whose results can be true."""
         return tuple(cell for cell in self.cells if cell.believed)
+
+    @property
+    def differences(self) -> tuple[TimeDifference, ...]:
+        """Those between frameworks, then those between engines."""
+        return (*self.between_frameworks, *self.between_engines)
 
 
 @dataclass(frozen=True)
@@ -228,22 +231,15 @@ def _analyse_experiment(
         )
     from_first = {cell: difference_of[cell, first] for cell, first in against_first}
     cells = tuple(_analyse_cell(cell, case, from_first.get(cell.cell)) for cell in assessed)
-    between_frameworks = tuple(difference_of[pair] for pair in pairs_of_frameworks)
-    between_engines = tuple(difference_of[pair] for pair in pairs_of_engines)
-    answer = _answer(experiment, cells)
-    sentences = [difference.sentence for difference in (*between_frameworks, *between_engines)]
-    if answer:
-        sentences.insert(0, answer)
     return ExperimentAnalysis(
         experiment,
         case,
         cells,
-        between_frameworks,
-        between_engines,
-        _counted(experiment, cells),
-        answer,
-        tuple(sentences),
-        errors,
+        between_frameworks=tuple(difference_of[pair] for pair in pairs_of_frameworks),
+        between_engines=tuple(difference_of[pair] for pair in pairs_of_engines),
+        counted=_counted(experiment, cells),
+        answer=_answer(experiment, cells),
+        systematic_errors=errors,
     )
 
 
@@ -344,6 +340,7 @@ def _analyse_cell(cell: AssessedCell, case: str, difference: TimeDifference | No
         if values:
             metrics[name] = interval_of(values)
     parts = account_of(results, case)
+    doubts = [doubt_of_unit(results, name) for name in results.case_names]
     return CellAnalysis(
         results,
         cell.state,
@@ -354,7 +351,7 @@ def _analyse_cell(cell: AssessedCell, case: str, difference: TimeDifference | No
         curves=_curves(results),
         difference=difference,
         account={part: interval_of(values) for part, values in parts.items()},
-        warnings=(*doubtful_units(results), *unstable_cases(results)),
+        warnings=(*filter(None, doubts), *unstable_cases(results)),
     )
 
 

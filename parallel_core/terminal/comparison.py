@@ -115,7 +115,8 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
         show_table(
             _comparison_table(experiment, without_bounds=NARROW <= console.width < WIDE), console
         )
-        show_sentences(experiment.sentences, console)
+        show_sentence(experiment.answer, console)
+        show_sentences((difference.sentence for difference in experiment.differences), console)
         sides_by_remark = defaultdict[str, list[str]](list)
         for cell in experiment.cells:
             more = f"; and {len(cell.warnings) - 1} more" if len(cell.warnings) > 1 else ""
