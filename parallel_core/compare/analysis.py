@@ -47,8 +47,8 @@ NO_PAIR = "No two frameworks were measured in the same experiment on the same en
 class CellAnalysis(AssessedCell):
     """The figures of one cell. A cell that is not believed has neither intervals nor a ratio."""
 
-    case: str = ""
-    """The case that cells of the experiment are compared by."""
+    time: Interval | None = None
+    """The time of the case that cells of the experiment are compared by."""
     times: Mapping[str, Interval] = field(default_factory=dict)
     """Seconds until all was done, by case."""
     metrics: Mapping[str, Interval] = field(default_factory=dict)
@@ -62,11 +62,6 @@ class CellAnalysis(AssessedCell):
     """The cases whose bare times are doubtful, or whose times are unstable, each with the
     reasons.
     """
-
-    @property
-    def time(self) -> Interval | None:
-        """The time of that case."""
-        return self.times.get(self.case)
 
     @property
     def metric(self) -> Interval | None:
@@ -108,6 +103,10 @@ class ExperimentAnalysis:
     def believed(self) -> tuple[CellAnalysis, ...]:
         """The cells whose results can be true."""
         return tuple(cell for cell in self.cells if cell.believed)
+
+    def on(self, side: str) -> CellAnalysis | None:
+        """Return the cell of a framework and engine; None if there is none."""
+        return next((cell for cell in self.cells if cell.cell.side == side), None)
 
     @property
     def differences(self) -> tuple[TimeDifference, ...]:
@@ -345,7 +344,7 @@ def _analyse_cell(cell: AssessedCell, case: str, difference: TimeDifference | No
         results,
         cell.state,
         cell.reason,
-        case,
+        time=times.get(case),
         times=times,
         metrics=metrics,
         curves=_curves(results),

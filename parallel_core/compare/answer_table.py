@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from backends.registry.variants import title_of_compared
-from parallel_core.compare.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.compare.analysis import Analysis, CellAnalysis
 from parallel_core.compare.time_differences import TimeDifference
 from parallel_core.experiments import Experiment
 from parallel_core.experiments.runner.counts import Count, write
@@ -86,7 +86,7 @@ def _rows_of_counts(analysis: Analysis, columns: Sequence[Column]) -> Iterator[R
     """Iterate over the rows of what was counted; those that no cell has are left out."""
     for experiment in analysis.experiments:
         for count in experiment.experiment.counts:
-            written = tuple(_counted(count, experiment, column.side) for column in columns)
+            written = tuple(_counted(count, experiment.on(column.side)) for column in columns)
             if count.title and set(written) != {NO_FIGURE}:
                 yield count.title, written
 
@@ -97,18 +97,15 @@ def _rows_of_figures(analysis: Analysis, columns: Sequence[Column]) -> Iterator[
         for metric in experiment.experiment.metrics:
             if metric is not experiment.experiment.main and not metric.title:
                 continue
-            figures = tuple(_figure(metric, experiment, column.side) for column in columns)
+            figures = tuple(_figure(metric, experiment.on(column.side)) for column in columns)
             if set(figures) != {NO_FIGURE}:
                 yield metric.heading, figures
 
 
-def _counted(count: Count, experiment: ExperimentAnalysis, side: str) -> str:
+def _counted(count: Count, cell: CellAnalysis | None) -> str:
     """Write a cell's count: `24 of 25`."""
-    for cell in experiment.cells:
-        counted = cell.results.counted(count.name)
-        if cell.cell.side == side and counted is not None:
-            return write(counted)
-    return NO_FIGURE
+    counted = None if cell is None else cell.results.counted(count.name)
+    return NO_FIGURE if counted is None else write(counted)
 
 
 def _columns(analysis: Analysis) -> tuple[Column, ...]:
@@ -122,15 +119,13 @@ def _columns(analysis: Analysis) -> tuple[Column, ...]:
     return tuple(sorted(column_of.values(), key=lambda column: column.is_control))
 
 
-def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
-    """Write the figure of an experiment on a side.
+def _figure(figure: Metric, cell: CellAnalysis | None) -> str:
+    """Write a cell's figure.
 
     It is marked if it has no interval, is inconclusive or exceeds what is possible (`MARKS`).
     """
-    cells_of_side = [cell for cell in experiment.cells if cell.cell.side == side]
-    if not cells_of_side:
+    if cell is None:
         return NO_FIGURE
-    (cell,) = cells_of_side
     if figure.name not in cell.metrics:
         return NO_FIGURE if cell.believed else cell.state
     interval = cell.metrics[figure.name]
