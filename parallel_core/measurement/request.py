@@ -5,7 +5,7 @@ nowhere else. Values stand as they are written there, so that the command can be
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeAlias, get_args, get_origin, get_type_hints
@@ -174,16 +174,13 @@ class Request:
 
     def check(self) -> None:
         """Raise RequestError if what is asked for contradicts itself."""
-        for refusal in self._refusals():
-            raise RequestError(refusal)
-
-    def _refusals(self) -> Iterator[str]:
-        if self.files.trace == STANDARD_OUTPUT:
-            yield "--trace needs a file: standard output shows what was measured"
-        if self.files.checkpoint is None and self.files.resume:
-            yield "--resume needs --checkpoint DIR"
-        if self.files.checkpoint is None and self.files.checkpoint_steps is not None:
-            yield "--checkpoint-steps needs --checkpoint DIR"
+        files = self.files
+        if files.trace == STANDARD_OUTPUT:
+            raise RequestError("--trace needs a file: standard output shows what was measured")
+        if files.checkpoint is None and files.resume:
+            raise RequestError("--resume needs --checkpoint DIR")
+        if files.checkpoint is None and files.checkpoint_steps is not None:
+            raise RequestError("--checkpoint-steps needs --checkpoint DIR")
 
     def as_line(self) -> str:
         """Return the line of JSON that a worker reads."""
