@@ -26,7 +26,7 @@ from parallel_core.report.plots import check_drawing, write_picture_file
 from parallel_core.run.arguments import ShownTraining, Supplies, option_values
 from parallel_core.run.measure import load, measure
 from parallel_core.run.options import command_again
-from parallel_core.run.recording import Recorded, overhead, record, seconds_unprofiled
+from parallel_core.run.recording import Profile, overhead, record, seconds_unprofiled
 from parallel_core.system import files
 from parallel_core.system.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.terminal.console import ASIDE, terminal_console
@@ -165,7 +165,7 @@ def write_result(result: Result, request: Request) -> Guess | None:
 
 def record_and_draw(
     backend: Backend, result: Result, request: Request, console: Console
-) -> Recorded:
+) -> Profile:
     """Repeat a result's cases under the profiler, and write the trace and a picture if wanted."""
     duration = precisedelta(seconds_unprofiled(result), minimum_unit="seconds", format="%.2g")
     show_sentence(
@@ -180,19 +180,19 @@ def record_and_draw(
     if trace is not None:
         show_sentence(f"Wrote {trace}: open it in ui.perfetto.dev\n", console, ASIDE)
     if picture is not None:
-        write_picture_file(recorded.profile.timeline, picture)
+        write_picture_file(recorded.timeline, picture)
     return recorded
 
 
-def _show_recorded(result: Result, recorded: Recorded, console: Console) -> None:
+def _show_recorded(result: Result, recorded: Profile, console: Console) -> None:
     """Print the figures of a recording beside the clock's, and what the profiler cost."""
-    timeline = recorded.profile.timeline
+    timeline = recorded.timeline
     show_sentence(
         f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold"
     )
     show_figures(recorded.figures, console, recorded.main)
     show_prices(interference(cases_of(timeline)), console)
-    show_sentence(overhead(result, recorded.profile.seconds), console, ASIDE)
+    show_sentence(overhead(result, recorded.seconds), console, ASIDE)
     show_sentences(timeline.notes, console, bullet="· ")
 
 
