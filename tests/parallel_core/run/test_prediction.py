@@ -46,9 +46,10 @@ def test_every_experiment_says_what_its_figure_means(name: str) -> None:
 
 
 def test_another_metric_is_asked_for_by_its_name() -> None:
-    asked = str(predict("dependencies", metric="speedup"))
+    asked = str(predict("async", metric="increment_seconds"))
     assert asked.endswith(
-        'speedup is to be guessed.\nYour guess? predict("dependencies", GUESS, metric="speedup")'
+        "increment_seconds is to be guessed.\n"
+        'Your guess? predict("async", GUESS, metric="increment_seconds")'
     )
 
 
