@@ -7,7 +7,6 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
 from time import monotonic
 from typing import TypeAlias
 
@@ -90,9 +89,17 @@ class _Together:
 
 
 def _ran(plan: Plan, cells: Process, process: Living, turn: int) -> Ran:
-    """Return what a process gave for its cells, until now or until it ended."""
-    pairs = zip(cells, measured_in(process.output), strict=False)
-    measured = dict(takewhile(lambda pair: _is_of(plan, *pair), pairs))
+    """Return what a process gave for its cells, until now or until it ended.
+
+    Results count up to the first one that is not its cell's, or lacks a parameter that was to be
+    chosen.
+    """
+    measured: dict[Cell, Result] = {}
+    for cell, result in zip(cells, measured_in(process.output), strict=False):
+        lacks_sizes = set(plan.to_calibrate(cell.experiment)) - result.parameters.keys()
+        if lacks_sizes or not cell.matches(result):
+            break
+        measured[cell] = result
     failures: dict[Cell, FailedRun] = {}
     outcome = process.outcome
     if outcome is not None and len(measured) < len(cells):
@@ -104,13 +111,6 @@ def _ran(plan: Plan, cells: Process, process: Living, turn: int) -> Ran:
         failure = FailedRun(turn, reason, refused=outcome.status == REFUSED)
         failures = {cells[len(measured)]: failure}
     return Ran(measured, failures, process.loading, process.seconds)
-
-
-def _is_of(plan: Plan, cell: Cell, result: Result) -> bool:
-    """Return whether a result is a cell's, with all parameters that were to be chosen."""
-    return cell.matches(result) and all(
-        name in result.parameters for name in plan.to_calibrate(cell.experiment)
-    )
 
 
 async def run_comparison(
