@@ -215,7 +215,7 @@ def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
     """
     requests = []
     for backend, experiment in cells:
-        options = {"backend": backend, "engine": ENGINE, "device-kind": "cpu"}
+        options = {"backend": backend, "engine": ENGINE, "device_kind": "cpu"}
         requests.append(Asked.of(experiment, {**options, **WITHOUT_FAULT[experiment]}))
     command = worker_command(sys.executable)
     with asking(requests) as stdin:

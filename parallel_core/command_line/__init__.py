@@ -9,19 +9,19 @@ from backends.registry import named, package_version
 from parallel_core.command_line.commands import Commands
 from parallel_core.experiments import EXPERIMENTS
 
-COMMANDS = {
-    "run": "run",
-    "trace": "trace",
-    "profile": "profile",
-    "compare": "compare",
-    "report": "report",
-    "diff": "diff",
-    "launch": "launch",
-    "doctor": "doctor",
-    "conformance": "conformance",
-    "lab": "lab",
-}
-"""The module of each command."""
+COMMANDS = (
+    "run",
+    "trace",
+    "profile",
+    "compare",
+    "report",
+    "diff",
+    "launch",
+    "doctor",
+    "conformance",
+    "lab",
+)
+"""The commands that have a module, of the same name."""
 
 
 BACKEND_OPTIONS = ("--backend", "--backends")
@@ -55,7 +55,7 @@ class _Program(Commands):
         """Return a command by its name, or None if there is none."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        module = import_module(f"{__name__}.{COMMANDS[cmd_name]}")
+        module = import_module(f"{__name__}.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
 

@@ -10,9 +10,6 @@ from backends.errors import unknown
 class Commands(click.Group):
     """A group that suggests the right command for an unknown one."""
 
-    what = "command"
-    """The noun for a command in errors."""
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -30,4 +27,4 @@ class Commands(click.Group):
 
     def about_unknown(self, name: str, known: Sequence[str]) -> str:
         """Say that no command has this name, and which one may be meant."""
-        return unknown(self.what, name, known)
+        return unknown("command", name, known)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from itertools import product
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import click
 from rich.console import Console
@@ -28,7 +28,7 @@ NUMBER = click.IntRange(0, 2**32 - 1)
     is_flag=True,
     help="All backends that can be loaded, on each of their engines.",
 )
-@click.option("--engine", metavar="async|sync", help="Default: async if the backend has it.")
+@options.engine
 @click.option(
     "--devices",
     "wanted",
@@ -92,11 +92,10 @@ def conformance(
     }
     if variant:
         loading["variants"] = variant
-    devices = wanted
     if isinstance(wanted, tuple):
-        devices = len(wanted)
         loading["devices"] = ",".join(map(str, wanted))
-    all_limits = Limits(seconds=seconds, devices=cast("int | None", devices), **limits)
+    devices = len(wanted) if isinstance(wanted, tuple) else wanted
+    all_limits = Limits(seconds=seconds, devices=devices, **limits)
     console = terminal_console()
     if backend is not None:
         failures = _search_and_show(console, all_limits, findings, backend, loading)

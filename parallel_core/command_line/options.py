@@ -2,13 +2,15 @@
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from rich.console import Console
 
-from parallel_core.run.options import option_of_work
+from parallel_core.measurement.request import Words, Work
+from parallel_core.run.options import option_of
 from parallel_core.run.values import DEVICES as DEVICES
 from parallel_core.run.values import MOST_DEVICES as MOST_DEVICES
 from parallel_core.run.values import NUMBER as NUMBER
@@ -62,9 +64,9 @@ interpreters = click.option(
     "made for it.",
 )
 """The option of commands that run several backends."""
-device_kind, threads, workers, variant = map(
-    option_of_work, ("device_kind", "threads", "workers", "variant")
+engine, device_kind, threads, workers, variant = map(
+    partial(option_of, Work), ("engine", "device_kind", "threads", "workers", "variant")
 )
+details = option_of(Words, "details")
 """Options of `run` that other commands have too."""
-details = click.option("--details", is_flag=True, help="All figures, not only what fits a screen.")
 json_file = path("--json", "json_path", "The results as JSON; - for standard output.")

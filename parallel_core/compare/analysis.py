@@ -13,7 +13,7 @@ from itertools import chain
 from parallel_core.compare.assessed import (
     AssessedCell,
     assess,
-    doubtful_units,
+    doubt_of_unit,
     main_case,
     unstable_cases,
 )
@@ -47,8 +47,8 @@ NO_PAIR = "No two frameworks were measured in the same experiment on the same en
 class CellAnalysis(AssessedCell):
     """The figures of one cell. A cell that is not believed has neither intervals nor a ratio."""
 
-    case: str = ""
-    """The case that cells of the experiment are compared by."""
+    time: Interval | None = None
+    """The time of the case that cells of the experiment are compared by."""
     times: Mapping[str, Interval] = field(default_factory=dict)
     """Seconds until all was done, by case."""
     metrics: Mapping[str, Interval] = field(default_factory=dict)
@@ -62,11 +62,6 @@ class CellAnalysis(AssessedCell):
     """The cases whose bare times are doubtful, or whose times are unstable, each with the
     reasons.
     """
-
-    @property
-    def time(self) -> Interval | None:
-        """The time of that case."""
-        return self.times.get(self.case)
 
     @property
     def metric(self) -> Interval | None:
@@ -101,8 +96,6 @@ class ExperimentAnalysis:
     """What was counted in every cell: `Devices at once: MXNet 25 of 25, PyTorch 24 of 25.`"""
     answer: str
     """What the experiment's metric says of every cell; empty if no cell has it."""
-    sentences: tuple[str, ...]
-    """The answer, then all differences."""
     systematic_errors: Mapping[str, float]
     """By framework, how many seconds the same operations differ by between its engines."""
 
@@ -110,6 +103,15 @@ class ExperimentAnalysis:
     def believed(self) -> tuple[CellAnalysis, ...]:
         """The cells whose results can be true."""
         return tuple(cell for cell in self.cells if cell.believed)
+
+    def on(self, side: str) -> CellAnalysis | None:
+        """Return the cell of a framework and engine; None if there is none."""
+        return next((cell for cell in self.cells if cell.cell.side == side), None)
+
+    @property
+    def differences(self) -> tuple[TimeDifference, ...]:
+        """Those between frameworks, then those between engines."""
+        return (*self.between_frameworks, *self.between_engines)
 
 
 @dataclass(frozen=True)
@@ -228,22 +230,15 @@ def _analyse_experiment(
         )
     from_first = {cell: difference_of[cell, first] for cell, first in against_first}
     cells = tuple(_analyse_cell(cell, case, from_first.get(cell.cell)) for cell in assessed)
-    between_frameworks = tuple(difference_of[pair] for pair in pairs_of_frameworks)
-    between_engines = tuple(difference_of[pair] for pair in pairs_of_engines)
-    answer = _answer(experiment, cells)
-    sentences = [difference.sentence for difference in (*between_frameworks, *between_engines)]
-    if answer:
-        sentences.insert(0, answer)
     return ExperimentAnalysis(
         experiment,
         case,
         cells,
-        between_frameworks,
-        between_engines,
-        _counted(experiment, cells),
-        answer,
-        tuple(sentences),
-        errors,
+        between_frameworks=tuple(difference_of[pair] for pair in pairs_of_frameworks),
+        between_engines=tuple(difference_of[pair] for pair in pairs_of_engines),
+        counted=_counted(experiment, cells),
+        answer=_answer(experiment, cells),
+        systematic_errors=errors,
     )
 
 
@@ -344,17 +339,18 @@ def _analyse_cell(cell: AssessedCell, case: str, difference: TimeDifference | No
         if values:
             metrics[name] = interval_of(values)
     parts = account_of(results, case)
+    doubts = [doubt_of_unit(results, name) for name in results.case_names]
     return CellAnalysis(
         results,
         cell.state,
         cell.reason,
-        case,
+        time=times.get(case),
         times=times,
         metrics=metrics,
         curves=_curves(results),
         difference=difference,
         account={part: interval_of(values) for part, values in parts.items()},
-        warnings=(*doubtful_units(results), *unstable_cases(results)),
+        warnings=(*filter(None, doubts), *unstable_cases(results)),
     )
 
 

@@ -6,10 +6,11 @@ Terminal and report show the same. Cells without a queue stand last: they are th
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from backends.registry.variants import title_of_compared
-from parallel_core.compare.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.compare.analysis import Analysis, CellAnalysis
 from parallel_core.compare.time_differences import TimeDifference
 from parallel_core.experiments import Experiment
 from parallel_core.experiments.runner.counts import Count, write
@@ -31,6 +32,10 @@ MARKS: Mapping[str, str] = {
 """What is said of marked figures, by their marks."""
 
 
+Row: TypeAlias = tuple[str, tuple[str, ...]]
+"""A question, and the figure of each column: `1.98 of 2`."""
+
+
 @dataclass(frozen=True)
 class Column:
     """A framework and engine."""
@@ -48,18 +53,17 @@ class Screen:
     headline: str
     """Empty if it does not hold."""
     columns: tuple[Column, ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
-    """A question, and the figure of each column: `1.98 of 2`."""
-    differences: Mapping[str, Sequence[TimeDifference]]
+    rows: tuple[Row, ...]
+    differences: Mapping[str, Sequence[TimeDifference]] = field(default_factory=dict)
     """Of each experiment, by the two that are compared: `PyTorch + our queues against MXNet`."""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     """What was disturbed, and which data it was."""
 
 
 def screen_of(analysis: Analysis) -> Screen:
     """Put the answer of a comparison into one table."""
-    columns = _columns(analysis)
-    rows = (*_rows_of_counts(analysis, columns), *_rows_of_figures(analysis, columns))
+    of_counts = screen_of_counts(analysis)
+    rows = (*of_counts.rows, *_rows_of_figures(analysis, of_counts.columns))
     differences: dict[str, list[TimeDifference]] = {}
     for experiment in analysis.experiments:
         for difference in experiment.between_frameworks:
@@ -68,53 +72,40 @@ def screen_of(analysis: Analysis) -> Screen:
             if not are_controls:
                 compared = f"{difference.title} against {difference.title_of_other}"
                 differences.setdefault(compared, []).append(difference)
-    notes = _notes(analysis, rows)
-    return Screen(_headline(analysis), columns, rows, differences, notes)
+    return replace(of_counts, rows=rows, differences=differences, notes=_notes(analysis, rows))
 
 
 def screen_of_counts(analysis: Analysis) -> Screen:
     """Put what was counted into one table, while times are still measured."""
     columns = _columns(analysis)
-    rows = tuple(_rows_of_counts(analysis, columns))
-    return Screen(_headline(analysis), columns, rows, {}, ())
+    headline = HEADLINE if _overlaps_by_queues(analysis) else ""
+    return Screen(headline, columns, tuple(_rows_of_counts(analysis, columns)))
 
 
-def _headline(analysis: Analysis) -> str:
-    """Return the headline if it holds, or else an empty text."""
-    return HEADLINE if _overlaps_by_queues(analysis) else ""
-
-
-def _rows_of_counts(
-    analysis: Analysis, columns: Sequence[Column]
-) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _rows_of_counts(analysis: Analysis, columns: Sequence[Column]) -> Iterator[Row]:
     """Iterate over the rows of what was counted; those that no cell has are left out."""
     for experiment in analysis.experiments:
         for count in experiment.experiment.counts:
-            written = tuple(_counted(count, experiment, column.side) for column in columns)
+            written = tuple(_counted(count, experiment.on(column.side)) for column in columns)
             if count.title and set(written) != {NO_FIGURE}:
                 yield count.title, written
 
 
-def _rows_of_figures(
-    analysis: Analysis, columns: Sequence[Column]
-) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _rows_of_figures(analysis: Analysis, columns: Sequence[Column]) -> Iterator[Row]:
     """Iterate over the rows of what the clock says; older results lack some figures."""
     for experiment in analysis.experiments:
         for metric in experiment.experiment.metrics:
             if metric is not experiment.experiment.main and not metric.title:
                 continue
-            figures = tuple(_figure(metric, experiment, column.side) for column in columns)
+            figures = tuple(_figure(metric, experiment.on(column.side)) for column in columns)
             if set(figures) != {NO_FIGURE}:
                 yield metric.heading, figures
 
 
-def _counted(count: Count, experiment: ExperimentAnalysis, side: str) -> str:
+def _counted(count: Count, cell: CellAnalysis | None) -> str:
     """Write a cell's count: `24 of 25`."""
-    for cell in experiment.cells:
-        counted = cell.results.counted(count.name)
-        if cell.cell.side == side and counted is not None:
-            return write(counted)
-    return NO_FIGURE
+    counted = None if cell is None else cell.results.counted(count.name)
+    return NO_FIGURE if counted is None else write(counted)
 
 
 def _columns(analysis: Analysis) -> tuple[Column, ...]:
@@ -124,20 +115,17 @@ def _columns(analysis: Analysis) -> tuple[Column, ...]:
         side, results = cell.cell.side, cell.results
         if side in column_of and not results.results:
             continue
-        engine = results.results[0].backend["engine"] if results.results else cell.cell.engine
-        column_of[side] = Column(side, results.title, is_control=engine == "sync")
+        column_of[side] = Column(side, results.title, is_control=results.engine == "sync")
     return tuple(sorted(column_of.values(), key=lambda column: column.is_control))
 
 
-def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
-    """Write the figure of an experiment on a side.
+def _figure(figure: Metric, cell: CellAnalysis | None) -> str:
+    """Write a cell's figure.
 
     It is marked if it has no interval, is inconclusive or exceeds what is possible (`MARKS`).
     """
-    cells_of_side = [cell for cell in experiment.cells if cell.cell.side == side]
-    if not cells_of_side:
+    if cell is None:
         return NO_FIGURE
-    (cell,) = cells_of_side
     if figure.name not in cell.metrics:
         return NO_FIGURE if cell.believed else cell.state
     interval = cell.metrics[figure.name]
@@ -165,8 +153,7 @@ def _overlaps_by_queues(analysis: Analysis) -> bool:
         for cell in experiment.cells:
             overlap = _overlap_of(cell, experiment.experiment)
             if overlap is not None:
-                engine = cell.results.results[0].backend["engine"]
-                overlaps_by_engine[engine].add(overlap)
+                overlaps_by_engine[cell.results.engine].add(overlap)
     return overlaps_by_engine == {"async": {"all"}, "sync": {"none"}}
 
 
@@ -189,7 +176,7 @@ def _overlap_of(cell: CellAnalysis, experiment: Experiment) -> Overlap | None:
     return "part" if says_overlap else None
 
 
-def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+def _notes(analysis: Analysis, rows: Sequence[Row]) -> tuple[str, ...]:
     """Return the notes under a table with these rows."""
     figures = [figure for _, figures_of_row in rows for figure in figures_of_row]
     notes = [note for mark, note in MARKS.items() if any(mark in figure for figure in figures)]
@@ -212,7 +199,8 @@ def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> t
     cells_by_reason: dict[str, list[str]] = {}
     for cell in cells:
         if not cell.believed:
-            cells_by_reason.setdefault(f"{cell.state}: {cell.reason}", []).append(str(cell.cell))
+            name = f"{cell.cell.experiment} on {cell.results.title}"
+            cells_by_reason.setdefault(f"{cell.state}: {cell.reason}", []).append(name)
     notes += [f"{listed(names)}: {reason}." for reason, names in cells_by_reason.items()]
     notes += [f"Data: {data}." for data in analysis.data]
     return tuple(notes)

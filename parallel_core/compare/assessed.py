@@ -107,19 +107,19 @@ def unstable_cases(results: CellResults) -> Iterator[str]:
             yield f"{name}: {reasons}"
 
 
-def doubtful_units(results: CellResults) -> Iterator[str]:
-    """Name a cell's cases that were faster than their operations by themselves: their bare times
-    are too long.
+def doubt_of_unit(results: CellResults, case: str) -> str:
+    """Say that a case was faster than its operations by themselves, whose times are too long then;
+    empty if it was not.
     """
-    for name in results.case_names:
-        bare = results.medians(name, "bare_seconds")
-        if not bare:
-            continue
-        times = results.medians(name)
-        share = median_interval([alone / time for alone, time in zip(bare, times, strict=True)])
-        if share.low > 1 + MIN_NOISE:
-            more = f"as one unit its operations took {share.estimate:.2f} × its time"
-            yield f"{name}: {more}, so no reasons are given"
+    bare = results.medians(case, "bare_seconds")
+    if not bare:
+        return ""
+    times = results.medians(case)
+    share = median_interval([alone / time for alone, time in zip(bare, times, strict=True)])
+    if share.low <= 1 + MIN_NOISE:
+        return ""
+    more = f"as one unit its operations took {share.estimate:.2f} × its time"
+    return f"{case}: {more}, so no reasons are given"
 
 
 def instabilities(values: Sequence[float], timings: Sequence[float]) -> Iterator[str]:

@@ -139,6 +139,14 @@ class CellResults:
         return with_queues(title_of_compared(self.cell.backend), backend)
 
     @property
+    def engine(self) -> str:
+        """The engine that ran; without a result, the one that was asked for."""
+        if not self.results:
+            return self.cell.engine
+        engine: str = self.results[0].backend["engine"]
+        return engine
+
+    @property
     def valid(self) -> tuple[Result, ...]:
         """The results without problems; only these are counted."""
         return tuple(result for result in self.results if not result.problems)
@@ -280,11 +288,8 @@ def with_engines_that_ran(comparison: Comparison) -> Comparison:
 
     Their results name them. A cell without a result keeps none.
     """
-
-    def named(results: CellResults) -> CellResults:
-        if results.cell.engine != OWN_ENGINE or not results.results:
-            return results
-        engine = str(results.results[0].backend["engine"])
-        return replace(results, cell=replace(results.cell, engine=engine))
-
-    return replace(comparison, cells=tuple(map(named, comparison.cells)))
+    cells = [
+        replace(results, cell=replace(results.cell, engine=results.engine))
+        for results in comparison.cells
+    ]
+    return replace(comparison, cells=tuple(cells))

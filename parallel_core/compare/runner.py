@@ -4,65 +4,56 @@ follows the other (`Schedule`), and what fails stops no other.
 
 import datetime
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, takewhile
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from parallel_core.compare.living_processes import Command, Living, live
 from parallel_core.compare.plan import Plan
 from parallel_core.compare.results import Cell, CellResults, Comparison, FailedRun
 from parallel_core.compare.schedule import Generation, Process, Ran, Schedule
-from parallel_core.measurement.fresh_process import line_of, measured_in, worker_command
+from parallel_core.measurement.fresh_process import measured_in, worker_command
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED
 from parallel_core.system.machine import describe_machine
 
 NOT_A_RESULT = "gave something else than the result that was asked for"
 NO_RESULT = "ended by itself, with status 0, before it gave a result"
-Chosen: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""Values of parameters, by experiment."""
-OnResult: TypeAlias = Callable[[tuple[Ran, ...]], object]
-"""Is called with what the processes of a generation gave so far."""
+OnResult: TypeAlias = Callable[[Schedule], object]
+"""Is called with the schedule after what the processes of a generation gave so far."""
 OnProgress: TypeAlias = Callable[[Generation, int, Comparison], object]
 """Is called with a generation, how many results it has given, and all that was measured so far."""
 
 
 async def run_together(
-    plan: Plan,
-    generation: Generation,
-    chosen: Chosen,
-    deadlines: Sequence[float],
-    on_result: OnResult,
-) -> tuple[Ran, ...]:
-    """Run the processes of a generation, each killed when it has computed for so many seconds.
+    schedule: Schedule, generation: Generation, deadlines: Sequence[float], on_result: OnResult
+) -> Schedule:
+    """Run the next generation of a schedule, and return the schedule after it.
 
-    Returns at least the outcome of the first cell of each. `on_result` is called with what they
-    gave so far whenever there is another result.
+    Each of its processes is killed when it has computed for so many seconds. They give at least the
+    outcome of the first cell of each. `on_result` is called whenever there is another result.
     """
-    together = _Together(plan, generation, chosen, on_result)
+    together = _Together(schedule, generation, on_result)
     commands = [together.command(number, deadline) for number, deadline in enumerate(deadlines)]
     processes = await live(
-        commands, plan.cores, together.ask, together.keep, together.are_sizes_known
+        commands, schedule.plan.cores, together.ask, together.keep, together.are_sizes_known
     )
-    return together.given_by(processes)
+    return together.after(processes)
 
 
 class _Together:
-    """A generation whose processes are alive: what they gave, and what each is asked for.
+    """A generation whose processes are alive: what each is asked for, and the schedule after what
+    they gave.
 
     An experiment has the number of its place in the plan.
     """
 
-    def __init__(
-        self, plan: Plan, generation: Generation, chosen: Chosen, on_result: OnResult
-    ) -> None:
-        self._plan, self._generation, self._chosen = plan, generation, chosen
-        self._on_result = on_result
-        self._names = [experiment.name for experiment in plan.experiments]
-        self._given: tuple[Ran, ...] = ()
+    def __init__(self, before: Schedule, generation: Generation, on_result: OnResult) -> None:
+        self._plan, self._generation, self._on_result = before.plan, generation, on_result
+        self._names = [experiment.name for experiment in before.plan.experiments]
+        self._before = self._so_far = before
 
     def command(self, number: int, deadline: float) -> Command:
         """Return the command of a process."""
@@ -75,40 +66,40 @@ class _Together:
         """Return the line that asks a process for an experiment, with the sizes that are known."""
         name = self._names[step]
         (cell,) = (cell for cell in self._generation.processes[number] if cell.experiment == name)
-        return line_of(self._plan.request(cell, self._sizes(name), self._generation.round))
+        sizes = self._so_far.chosen[name]
+        return self._plan.request(cell, sizes, self._generation.round).as_line()
 
     def are_sizes_known(self, step: int) -> bool:
         """Return whether an experiment's sizes are known; its first process may choose some."""
         name = self._names[step]
-        return self._sizes(name).keys() >= set(self._plan.to_calibrate(name))
-
-    def _sizes(self, name: str) -> dict[str, Any]:
-        """Return the sizes of an experiment: those that its first process here chose, too."""
-        sizes: dict[str, Any] = {}
-        results = chain.from_iterable(ran.measured.values() for ran in self._given)
-        for result in results:
-            if result.experiment == name:
-                sizes = {size: result.parameters[size] for size in self._plan.to_calibrate(name)}
-                break
-        return {**sizes, **self._chosen.get(name, {})}
+        return self._so_far.chosen[name].keys() >= set(self._plan.to_calibrate(name))
 
     def keep(self, processes: Sequence[Living]) -> None:
         """Keep what the processes gave so far, and tell of it."""
-        self._given = self.given_by(processes)
-        self._on_result(self._given)
+        self._so_far = self.after(processes)
+        self._on_result(self._so_far)
 
-    def given_by(self, processes: Sequence[Living]) -> tuple[Ran, ...]:
-        """Return what the processes gave, until now or until they ended."""
-        return tuple(
+    def after(self, processes: Sequence[Living]) -> Schedule:
+        """Return the schedule after what the processes gave, until now or until they ended."""
+        ran = tuple(
             _ran(self._plan, cells, process, self._generation.round)
             for cells, process in zip(self._generation.processes, processes, strict=True)
         )
+        return self._before.after(self._generation, ran)
 
 
 def _ran(plan: Plan, cells: Process, process: Living, turn: int) -> Ran:
-    """Return what a process gave for its cells, until now or until it ended."""
-    pairs = zip(cells, measured_in(process.output), strict=False)
-    measured = dict(takewhile(lambda pair: _is_of(plan, *pair), pairs))
+    """Return what a process gave for its cells, until now or until it ended.
+
+    Results count up to the first one that is not its cell's, or lacks a parameter that was to be
+    chosen.
+    """
+    measured: dict[Cell, Result] = {}
+    for cell, result in zip(cells, measured_in(process.output), strict=False):
+        lacks_sizes = set(plan.to_calibrate(cell.experiment)) - result.parameters.keys()
+        if lacks_sizes or not cell.matches(result):
+            break
+        measured[cell] = result
     failures: dict[Cell, FailedRun] = {}
     outcome = process.outcome
     if outcome is not None and len(measured) < len(cells):
@@ -122,20 +113,13 @@ def _ran(plan: Plan, cells: Process, process: Living, turn: int) -> Ran:
     return Ran(measured, failures, process.loading, process.seconds)
 
 
-def _is_of(plan: Plan, cell: Cell, result: Result) -> bool:
-    """Return whether a result is a cell's, with all parameters that were to be chosen."""
-    return cell.matches(result) and all(
-        name in result.parameters for name in plan.to_calibrate(cell.experiment)
-    )
-
-
 async def run_comparison(
     plan: Plan,
     command: str,
     on_progress: OnProgress,
     keep: Callable[[Comparison], object],
     run: Callable[
-        [Plan, Generation, Chosen, Sequence[float], OnResult], Awaitable[tuple[Ran, ...]]
+        [Schedule, Generation, Sequence[float], OnResult], Awaitable[Schedule]
     ] = run_together,
     clock: Callable[[], float] = monotonic,
 ) -> Comparison:
@@ -149,17 +133,19 @@ async def run_comparison(
     began = clock()
     nothing_measured = _planned(plan, command)
 
-    def record(before: Schedule, generation: Generation, ran: tuple[Ran, ...]) -> Comparison:
+    def record(so_far: Schedule) -> Comparison:
         """Keep everything that was measured until now, and return it."""
-        so_far = replace(
+        latest = so_far.done[-1]
+        comparison = replace(
             nothing_measured,
-            rounds=plan.rounds if math.isinf(plan.seconds) else generation.round,
-            cells=tuple(before.after(generation, ran).cells.values()),
+            rounds=plan.rounds if math.isinf(plan.seconds) else latest.generation.round,
+            cells=tuple(so_far.cells.values()),
             seconds=clock() - began,
         )
-        keep(so_far)
-        on_progress(generation, sum(len(of_process.measured) for of_process in ran), so_far)
-        return so_far
+        keep(comparison)
+        results = sum(len(of_process.measured) for of_process in latest.ran)
+        on_progress(latest.generation, results, comparison)
+        return comparison
 
     schedule, comparison = Schedule(plan), nothing_measured
     while (generation := schedule.next_generation(clock() - began)) is not None:
@@ -168,10 +154,8 @@ async def run_comparison(
             schedule.deadline(process, generation.round, clock() - began)
             for process in generation.processes
         ]
-        on_result = partial(record, schedule, generation)
-        ran = await run(plan, generation, schedule.chosen, deadlines, on_result)
-        comparison = record(schedule, generation, ran)
-        schedule = schedule.after(generation, ran)
+        schedule = await run(schedule, generation, deadlines, record)
+        comparison = record(schedule)
     return comparison
 
 

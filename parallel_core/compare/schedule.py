@@ -94,18 +94,12 @@ class Schedule:
     @cached_property
     def cells(self) -> dict[Cell, CellResults]:
         """The results and failures of all cells."""
-        results: dict[Cell, list[Result]] = {cell: [] for cell in self.plan.cells}
-        failures: dict[Cell, list[FailedRun]] = {cell: [] for cell in self.plan.cells}
-        for lived in self.done:
-            for ran in lived.ran:
-                for cell, result in ran.measured.items():
-                    results[cell].append(result)
-                for cell, failure in ran.failures.items():
-                    failures[cell].append(failure)
-        return {
-            cell: CellResults(cell, tuple(results[cell]), tuple(failures[cell]))
-            for cell in self.plan.cells
-        }
+        cells: dict[Cell, CellResults] = {}
+        for cell in self.plan.cells:
+            results = [ran.measured[cell] for ran in self._all_ran if cell in ran.measured]
+            failures = [ran.failures[cell] for ran in self._all_ran if cell in ran.failures]
+            cells[cell] = CellResults(cell, tuple(results), tuple(failures))
+        return cells
 
     @property
     def chosen(self) -> dict[str, dict[str, Any]]:
@@ -181,6 +175,11 @@ class Schedule:
         failures = self.cells[cell].failures
         return len(failures) >= MAX_FAILURES or any(failure.refused for failure in failures)
 
+    @cached_property
+    def _all_ran(self) -> list[Ran]:
+        """What the processes gave, in the order of the generations."""
+        return [ran for lived in self.done for ran in lived.ran]
+
     def _ran(self, process: Process | None = None) -> list[Ran]:
         """Return what the processes did, or those with these cells, if they did not fail."""
         return [
@@ -220,7 +219,7 @@ class Schedule:
     @property
     def _closing(self) -> float:
         """The seconds that follow the last generation."""
-        starts = [ran.start for lived in self.done for ran in lived.ran if ran.measured]
+        starts = [ran.start for ran in self._all_ran if ran.measured]
         return CLOSING_STARTS * mean(starts or [1.0])
 
 

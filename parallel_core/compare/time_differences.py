@@ -34,7 +34,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from parallel_core.compare.assessed import doubtful_units, main_case
+from parallel_core.compare.assessed import doubt_of_unit, main_case
 from parallel_core.compare.results import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement import differences
@@ -249,10 +249,9 @@ def time_difference(
 
 def _doubt(results: CellResults, other: CellResults, case: str) -> str:
     """Say why the parts of a case's time explain nothing; empty if they may."""
-    for cell_results in (results, other):
-        for doubt in doubtful_units(cell_results):
-            if doubt.startswith(f"{case}: "):
-                return doubt
+    doubt = doubt_of_unit(results, case) or doubt_of_unit(other, case)
+    if doubt:
+        return doubt
     taken = max(_taken_share(results), _taken_share(other))
     return f"other work took {percent(taken)} of the cores" if taken >= TOO_BUSY else ""
 

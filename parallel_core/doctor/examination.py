@@ -8,7 +8,7 @@ The object that `doctor --json` writes, which is a public interface:
        {"name": "Frameworks", "findings": [
          {"name": "torch",
           "state": "fine",              or absent (optional, not here), doubtful, broken
-          "text": "2.13.0; its async and sync engines work",
+          "text": "2.13.0; works with queues and without queues",
           "code": null,                 or a Code of backends.installation.frameworks
           "cause": null,                or one sentence
           "command": null,              or what to paste into a shell

@@ -37,6 +37,7 @@ REFERENCE = "numpy"
 """The framework without queues, which alone is not enough."""
 FAR_BELOW = 0.5
 """The share of the fastest framework's rate below which a framework is slow."""
+ENGINES_IN_WORDS = {"async": "with queues", "sync": "without queues"}
 BARE_PIP = re.compile(r"(^|&& )pip ")
 
 
@@ -105,7 +106,7 @@ def working_in_words(attempts: Sequence[Attempt]) -> tuple[str, ...]:
         if attempt.python != sys.executable:
             remarks.append(f"in {Path(attempt.python).parents[1].name}")
         if len(attempt.working) < len(attempt.probes):
-            remarks.append(f"only the {listed(_engines(attempt))} engine")
+            remarks.append(f"only {_engines_in_words(attempt)}")
         gpus = len(attempt.working[0].gpus.devices)
         if gpus:
             remarks.append("finds 1 GPU" if gpus == 1 else f"finds {gpus} GPUs")
@@ -119,6 +120,11 @@ def working_in_words(attempts: Sequence[Attempt]) -> tuple[str, ...]:
 def _engines(attempt: Attempt) -> list[str]:
     """Return the engines of a backend that work."""
     return [probe.engine for probe in attempt.working]
+
+
+def _engines_in_words(attempt: Attempt) -> str:
+    """Say on which engines a backend works: `with queues and without queues`."""
+    return listed([ENGINES_IN_WORDS[engine] for engine in _engines(attempt)])
 
 
 def examine_frameworks(attempts: Sequence[Attempt]) -> Iterator[Finding]:
@@ -138,12 +144,15 @@ def examine_frameworks(attempts: Sequence[Attempt]) -> Iterator[Finding]:
 
 def _working(attempt: Attempt) -> Finding:
     """Return the finding on a framework that works."""
-    probe, engines = attempt.working[0], _engines(attempt)
+    probe = attempt.working[0]
     built_for = f", built for {probe.gpus.cuda}" if probe.gpus.cuda else ""
-    work = "engines work" if len(engines) > 1 else "engine works"
-    elsewhere = "" if attempt.python == sys.executable else f" with {attempt.python}"
-    text = f"{probe.version}{built_for}; its {listed(engines)} {work}{elsewhere}"
-    figures = {"version": probe.version, "engines": engines, "python": attempt.python}
+    elsewhere = "" if attempt.python == sys.executable else f" in {attempt.python}"
+    text = f"{probe.version}{built_for}; works {_engines_in_words(attempt)}{elsewhere}"
+    figures = {
+        "version": probe.version,
+        "engines": _engines(attempt),
+        "python": attempt.python,
+    }
     return Finding(attempt.name, "fine", text, None, figures)
 
 

@@ -37,8 +37,8 @@ Running: TypeAlias = dict[str, asyncio.subprocess.Process]
 """The processes that were started, by name."""
 
 
-class Failure(NamedTuple):
-    """A process that failed."""
+class End(NamedTuple):
+    """The end of a process."""
 
     name: str
     status: int
@@ -79,24 +79,24 @@ def launch_job(job: Job) -> int:
     return 1
 
 
-async def _run(job: Job) -> Failure | None:
+async def _run(job: Job) -> End | None:
     """Run a job until all its ranks have ended well; return the first process that fails."""
     async with _running(processes_of(job)) as running:
         ranks_at_work = {name for name in running if is_rank(name)}
         ends = [_end_of(name, process) for name, process in running.items()]
         for next_end in asyncio.as_completed(ends):
-            name, status = await next_end
-            if status != 0:
-                return Failure(name, status)
-            ranks_at_work.discard(name)
+            end = await next_end
+            if end.status != 0:
+                return end
+            ranks_at_work.discard(end.name)
             if not ranks_at_work:
                 break
     return None
 
 
-async def _end_of(name: str, process: asyncio.subprocess.Process) -> tuple[str, int]:
-    """Wait for a process; return its name and its exit status."""
-    return name, await process.wait()
+async def _end_of(name: str, process: asyncio.subprocess.Process) -> End:
+    """Wait for the end of a process."""
+    return End(name, await process.wait())
 
 
 @asynccontextmanager

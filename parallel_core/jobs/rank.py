@@ -13,9 +13,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from backends import Backend
 from backends.host import core_numbers, keep_to_cores
@@ -115,16 +114,14 @@ def share_gpus(where: Rendezvous, devices: int) -> None:
 
 @contextmanager
 def joined(
-    local: Backend, where: Rendezvous, experiment: str, options: Mapping[str, Any]
+    local: Backend, where: Rendezvous, asked: Mapping[str, object]
 ) -> Iterator[GroupedBackend]:
-    """Join the other ranks for an experiment, under a deadline, and leave the group at the end.
+    """Join the other ranks, under a deadline, and leave the group at the end.
 
-    All ranks must have been started with the same options, except for paths, which may differ from
-    host to host.
+    All ranks must be asked for the same, by the names of these values.
     """
     backend = join(local, where, on_exchange=_keep_deadline(where))
-    no_paths = {name: value for name, value in options.items() if not isinstance(value, Path)}
-    agree(backend.group, {"the experiment": experiment, **no_paths})
+    agree(backend.group, asked)
     yield backend
     backend.group.close()
 

@@ -155,9 +155,7 @@ def resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.
 
 def exponential(interval: Interval) -> Interval:
     """Return the interval of a quantity, given that of its logarithm."""
-    return Interval(
-        _exponential(interval.estimate), _exponential(interval.low), _exponential(interval.high)
-    )
+    return Interval(*map(_exponential, astuple(interval)))
 
 
 def _exponential(exponent: float) -> float:

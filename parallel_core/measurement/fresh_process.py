@@ -35,11 +35,6 @@ def worker_command(python: str, ended_on: int | None = None) -> list[str]:
     return command if ended_on is None else [*command, str(ended_on)]
 
 
-def line_of(request: Request) -> str:
-    """Return the line that asks a worker for something."""
-    return json.dumps(request.as_json())
-
-
 @contextmanager
 def asking(requests: Iterable[Request]) -> Iterator[int]:
     """Yield a descriptor for a worker's standard input, from which it reads some requests.
@@ -48,7 +43,7 @@ def asking(requests: Iterable[Request]) -> Iterator[int]:
     """
     reading, writing = os.pipe()
     try:
-        lines = [*map(line_of, requests), NOTHING_MORE]
+        lines = [*map(Request.as_line, requests), NOTHING_MORE]
         os.write(writing, "".join(f"{line}\n" for line in lines).encode())
         yield reading
     finally:

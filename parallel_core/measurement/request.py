@@ -4,7 +4,8 @@ A field that is an option of every experiment's command is annotated as one (`Op
 nowhere else. Values stand as they are written there, so that the command can be written again.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeAlias, get_args, get_origin, get_type_hints
@@ -156,12 +157,10 @@ class Request:
     def of(cls, experiment: str, options: Mapping[str, Any]) -> Self:
         """Make a request from options by name; those that no part has are the experiment's own.
 
-        A name may have hyphens, as on a command line. An option that is None is left out, and a
-        parameter with several values has commas between them.
+        An option that is None is left out, and a parameter with several values has commas between
+        them.
         """
-        given = {
-            name.replace("-", "_"): value for name, value in options.items() if value is not None
-        }
+        given = {name: value for name, value in options.items() if value is not None}
 
         def taken_by(part: type) -> dict[str, Any]:
             names = [declared.name for declared in fields(part) if declared.name in given]
@@ -175,26 +174,23 @@ class Request:
 
     def check(self) -> None:
         """Raise RequestError if what is asked for contradicts itself."""
-        for refusal in self._refusals():
-            raise RequestError(refusal)
+        files = self.files
+        if files.trace == STANDARD_OUTPUT:
+            raise RequestError("--trace needs a file: standard output shows what was measured")
+        if files.checkpoint is None and files.resume:
+            raise RequestError("--resume needs --checkpoint DIR")
+        if files.checkpoint is None and files.checkpoint_steps is not None:
+            raise RequestError("--checkpoint-steps needs --checkpoint DIR")
 
-    def _refusals(self) -> Iterator[str]:
-        if self.files.trace == STANDARD_OUTPUT:
-            yield "--trace needs a file: standard output shows what was measured"
-        if self.files.checkpoint is None and self.files.resume:
-            yield "--resume needs --checkpoint DIR"
-        if self.files.checkpoint is None and self.files.checkpoint_steps is not None:
-            yield "--checkpoint-steps needs --checkpoint DIR"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the object that a worker reads."""
-        written: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
-        return written
+    def as_line(self) -> str:
+        """Return the line of JSON that a worker reads."""
+        # Names of files may hold bytes that are no text, which msgspec's writer refuses.
+        return json.dumps(msgspec.to_builtins(self, enc_hook=str))
 
     @classmethod
-    def from_json(cls, read: object) -> Self:
-        """Read what `as_json` returned; raises ValueError for anything else."""
-        return msgspec.convert(read, cls, dec_hook=lambda kind, value: kind(value))
+    def from_line(cls, line: str) -> Self:
+        """Read what `as_line` returned; raises ValueError for anything else."""
+        return msgspec.convert(json.loads(line), cls, dec_hook=lambda kind, value: kind(value))
 
 
 def _written(value: Written | list[Written] | tuple[Written, ...]) -> Written:

@@ -12,7 +12,7 @@ from backends.registry.variants import title_of_compared
 from parallel_core.compare.analysis import Analysis, ExperimentAnalysis
 from parallel_core.compare.answer_table import note_on_systematic_errors, screen_of
 from parallel_core.compare.plan import FIRST
-from parallel_core.compare.results import Cell, CellResults, Comparison
+from parallel_core.compare.results import CellResults, Comparison
 from parallel_core.compare.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import with_bounds, with_seconds
@@ -97,7 +97,7 @@ def _section(
         "learning": charts.learning_curves(analysis, experiment),
     }
     believed_results = [analysed.results for analysed in believed]
-    by_framework = _first_results(believed_results, lambda cell: cell.backend)
+    by_framework = _first_results(believed_results, lambda results: results.cell.backend)
     kernels = {name: kernels_in_words(result.backend) for name, result in by_framework.items()}
     warnings = []
     for analysed in believed:
@@ -127,12 +127,14 @@ def _section(
     }
 
 
-def _first_results(cells: Iterable[CellResults], key: Callable[[Cell], str]) -> dict[str, Result]:
+def _first_results(
+    cells: Iterable[CellResults], key: Callable[[CellResults], str]
+) -> dict[str, Result]:
     """Return, for each key, the first result among the cells with that key."""
     results: dict[str, Result] = {}
     for cell_results in cells:
         if cell_results.valid:
-            results.setdefault(key(cell_results.cell), cell_results.valid[0])
+            results.setdefault(key(cell_results), cell_results.valid[0])
     return results
 
 
@@ -153,8 +155,8 @@ def _max_loss_difference(results: list[Result], batches: int | None = None) -> f
 
 def _environments(comparison: Comparison) -> list[dict[str, str]]:
     """Return the rows of the table of environments, without columns that are empty everywhere."""
-    first_results = _first_results(comparison.cells, lambda cell: cell.side)
-    rows = [_environment(side, result) for side, result in first_results.items()]
+    first_results = _first_results(comparison.cells, lambda results: results.title)
+    rows = [_environment(title, result) for title, result in first_results.items()]
     if not rows:
         return []
     used: set[str] = set()
@@ -165,14 +167,14 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
     return [{heading: row[heading] for heading in headings} for row in rows]
 
 
-def _environment(side: str, result: Result) -> dict[str, str]:
+def _environment(title: str, result: Result) -> dict[str, str]:
     """Return a cell's row in the table of environments, by heading."""
     backend, environment = result.backend, result.environment
     cores_of_devices = [", ".join(map(str, cores)) for cores in backend["cores"]]
     settings = [f"{name}={value}" for name, value in backend["settings"].items() if value]
     return {
-        "cell": side,
-        "framework": backend["version"],
+        "framework": title,
+        "version": backend["version"],
         "Python": environment["python"],
         "NumPy": environment["numpy"],
         "parallel-core": environment["parallel_core"],

@@ -35,7 +35,7 @@ def differences_table(experiment: ExperimentAnalysis) -> Table:
     The last column has all parts together. Bounds of too few runs are left out: they are very wide.
     """
     rows = []
-    for difference in (*experiment.between_frameworks, *experiment.between_engines):
+    for difference in experiment.differences:
         if not difference.parts:
             continue
         # Parts that are withheld would show the reasons.

@@ -6,7 +6,7 @@ parameters.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, get_type_hints
@@ -21,13 +21,13 @@ from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.measurement.request import Files, Option, Request, Words, Work, declared_by
 from parallel_core.measurement.result import Result
 from parallel_core.run.arguments import spelt, supplies_of
-from parallel_core.run.values import DEVICES, MOST_DEVICES, PATH, Checked, type_of
+from parallel_core.run.values import DEVICES, MOST_DEVICES, PATH, Parsed, type_of
 
 AddOption: TypeAlias = Callable[[Any], Any]
 """Adds an option to a command."""
 CHECKED: Mapping[str, click.ParamType] = {
-    "devices": Checked(DEVICES.parse, DEVICES.name),
-    "guess": Checked(read_guess),
+    "devices": Parsed(DEVICES.parse, DEVICES.name, as_written=True),
+    "guess": Parsed(read_guess, as_written=True),
 }
 """The types of options whose texts have more to be checked than the types of their fields say."""
 
@@ -63,16 +63,17 @@ def options_of(experiment: Experiment) -> Iterator[AddOption]:
                 yield add_option
             elif option.only_with in supplied:
                 only_with_supplies.append(add_option)
-    rounds = [parameter for parameter in experiment.parameters if parameter.name == "rounds"]
-    others = [parameter for parameter in experiment.parameters if parameter.name != "rounds"]
-    yield from _of_parameters(others)
+    parameters = {parameter.name: parameter for parameter in experiment.parameters}
+    rounds = parameters.pop("rounds", None)
+    yield from _of_parameters(parameters.values())
     yield from only_with_supplies
-    yield from _of_parameters(rounds)
+    if rounds is not None:
+        yield _of_parameter(rounds)
 
 
-def option_of_work(name: str) -> AddOption:
-    """Return the option of a field of a request's work, for a command that has it too."""
-    return _of_field(name, Work, declared_by(Work)[name], {})
+def option_of(part: type, name: str) -> AddOption:
+    """Return the option of a field of a request's part, for a command that has it too."""
+    return _of_field(name, part, declared_by(part)[name], {})
 
 
 def _of_field(name: str, part: type, option: Option, in_braces: Mapping[str, str]) -> AddOption:
@@ -98,11 +99,11 @@ def _of_field(name: str, part: type, option: Option, in_braces: Mapping[str, str
     return click.option(spelt(name), name, **settings)
 
 
-def _of_parameters(parameters: Sequence[Parameter]) -> Iterator[AddOption]:
+def _of_parameters(parameters: Iterable[Parameter]) -> Iterator[AddOption]:
     """Yield the options of parameters, in their order; of a dataclass, those of its fields."""
     for parameter in parameters:
         if parameter.fields:
-            yield from _of_parameters(tuple(parameter.fields.values()))
+            yield from _of_parameters(parameter.fields.values())
         else:
             yield _of_parameter(parameter)
 

@@ -7,6 +7,7 @@ the counts' own words say so.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -37,6 +38,25 @@ class Profile:
 
     timeline: Timeline
     seconds: Mapping[str, float]
+
+    @cached_property
+    def figures(self) -> Sequence[CaseFigures]:
+        """The figures of each case."""
+        return timeline_figures(self.timeline)
+
+    @property
+    def main(self) -> str:
+        """The case that is shown in full."""
+        names = [case.case for case in self.figures]
+        return shown_case(names, EXPERIMENTS[self.timeline.experiment].drawn_case)
+
+    @property
+    def sentence(self) -> str:
+        """How efficient the main case was; empty if it was not recorded."""
+        for case in self.figures:
+            if case.case == self.main:
+                return about_efficiency(case)
+        return ""
 
 
 def profile(backend: Backend, result: Result) -> Profile:
@@ -141,32 +161,12 @@ def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
     return chosen, (note,)
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """What a profiler recorded of one more repetition of a result's cases."""
-
-    profile: Profile
-    figures: Sequence[CaseFigures]
-    main: str
-    """The case that is shown in full."""
-
-    @property
-    def sentence(self) -> str:
-        """How efficient the main case was; empty if it was not recorded."""
-        for case in self.figures:
-            if case.case == self.main:
-                return about_efficiency(case)
-        return ""
-
-
-def record(backend: Backend, result: Result, trace: Path | None) -> Recorded:
+def record(backend: Backend, result: Result, trace: Path | None) -> Profile:
     """Repeat a result's cases under the profiler, and write the trace if it is wanted."""
-    profiled = profile(backend, result)
+    recorded = profile(backend, result)
     if trace is not None:
-        write_trace_file(profiled.timeline, trace)
-    figures = timeline_figures(profiled.timeline)
-    drawn_case = EXPERIMENTS[result.experiment].drawn_case
-    return Recorded(profiled, figures, shown_case([case.case for case in figures], drawn_case))
+        write_trace_file(recorded.timeline, trace)
+    return recorded
 
 
 def record_if_possible(backend: Backend, result: Result, trace: Path) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, final, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
@@ -49,30 +49,23 @@ class Parsed(click.ParamType[Any]):
     """The type of values that a function reads from a text.
 
     The function raises ValueError, BackendError or MeasurementError if it cannot. `name` is the
-    word for a value in the help, in capitals.
+    word for a value in the help, in capitals. With `as_written` a text is only checked, and stays.
     """
 
-    def __init__(self, parse: Callable[[str], Any], name: str = "value") -> None:
-        self.parse, self.name = parse, name
+    def __init__(
+        self, parse: Callable[[str], Any], name: str = "value", as_written: bool = False
+    ) -> None:
+        self.parse, self.name, self.as_written = parse, name, as_written
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value, or fail with a line that says what is wrong."""
         if not isinstance(value, str):
             return value
         try:
-            return self.parse(value)
+            parsed = self.parse(value)
         except (BackendError, MeasurementError, ValueError) as error:
             self.fail(str(error), param, ctx)
-
-
-@final
-class Checked(Parsed):
-    """The type of values that are checked by a function, and stay as they are written."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text, or fail with a line that says what is wrong."""
-        super().convert(value, param, ctx)
-        return value
+        return value if self.as_written else parsed
 
 
 def _positive(text: str, most: float = MOST, or_zero: bool = False) -> float:

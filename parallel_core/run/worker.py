@@ -10,7 +10,6 @@ loads the backend of the first request in its first turn, and is then asked to m
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from parallel_core.measurement.request import Request
 from parallel_core.measurement.starter import NOTHING_MORE, Starter
@@ -21,39 +20,36 @@ from parallel_core.system.signals import end_soon_on_interrupt
 
 
 def main() -> None:
-    """Measure what the starter asks for, until it asks for nothing more."""
+    """Answer the starter; after an error end with a line on standard error and a status."""
     end_soon_on_interrupt()
-    with ending_in_a_line():
-        starter = Starter(*map(int, sys.argv[1:]))
-        requests = _asked_by(starter)
-        if starter.are_given:
-            load(next(requests).work)
-            starter.end_turn()
-        for request in requests:
-            backend = load(request.work)
-            result = measure(request, backend, turns=starter)
-            if request.files.trace is not None:
-                record_if_possible(backend, result, request.files.trace)
-            # The output of a library may lack a newline at its end.
-            print(f"\n{json.dumps(result.as_json())}", flush=True)
-            starter.end_experiment()
-
-
-@contextmanager
-def ending_in_a_line() -> Iterator[None]:
-    """End this process after an error, with a line on standard error and a status."""
     try:
-        yield
+        _answer(Starter(*map(int, sys.argv[1:])))
     except (Exception, SystemExit) as error:
         message, status = message_and_status(error)
         print(f"parallel-core: {message}", file=sys.stderr)
         sys.exit(status)
 
 
+def _answer(starter: Starter) -> None:
+    """Measure what the starter asks for, until it asks for nothing more."""
+    requests = _asked_by(starter)
+    if starter.are_given:
+        load(next(requests).work)
+        starter.end_turn()
+    for request in requests:
+        backend = load(request.work)
+        result = measure(request, backend, turns=starter)
+        if request.files.trace is not None:
+            record_if_possible(backend, result, request.files.trace)
+        # The output of a library may lack a newline at its end.
+        print(f"\n{json.dumps(result.as_json())}", flush=True)
+        starter.end_experiment()
+
+
 def _asked_by(starter: Starter) -> Iterator[Request]:
     """Iterate over what is asked for."""
     while (line := starter.next_asked()) != NOTHING_MORE:
-        yield Request.from_json(json.loads(line))
+        yield Request.from_line(line)
 
 
 if __name__ == "__main__":

@@ -115,7 +115,8 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
         show_table(
             _comparison_table(experiment, without_bounds=NARROW <= console.width < WIDE), console
         )
-        show_sentences(experiment.sentences, console)
+        show_sentence(experiment.answer, console)
+        show_sentences((difference.sentence for difference in experiment.differences), console)
         sides_by_remark = defaultdict[str, list[str]](list)
         for cell in experiment.cells:
             more = f"; and {len(cell.warnings) - 1} more" if len(cell.warnings) > 1 else ""
@@ -176,7 +177,8 @@ def show_difference(difference: Difference, console: Console) -> None:
                 with_bounds(change.ratio),
                 Text(change.verdict, VERDICT_COLOURS[change.verdict]),
             )
-            table.add_row(str(change.cell), change.case, ratio, verdict, change.reasons_in_words)
+            name = f"{change.cell.experiment} on {change.title}"
+            table.add_row(name, change.case, ratio, verdict, change.reasons_in_words)
         show_table(table, console)
     for of_cell in difference.cells:
         meaning = of_cell.meaning

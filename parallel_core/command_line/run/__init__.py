@@ -2,7 +2,7 @@
 turn.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import click
@@ -49,12 +49,10 @@ class _ExperimentGroup(Commands):
 
 
 class _ExperimentCommand(click.Command):
-    """An experiment's command, whose --explain knows the options that are written after it."""
+    """An experiment's command, which knows its options as they are written."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the given options as they are written, for other processes and for --explain, which
-        is called before click has read all options.
-        """
+        """Keep the given options as they are written, for other processes and for --explain."""
         given, _, _ = self.make_parser(ctx).parse_args(list(args))
         ctx.meta[GIVEN] = given
         return super().parse_args(ctx, args)
@@ -69,7 +67,15 @@ def _command_of(experiment: Experiment) -> click.Command:
     """Make an experiment's command."""
 
     @click.pass_context
-    def command(ctx: click.Context, /, interpreters: Interpreters, **values: Any) -> None:
+    def command(
+        ctx: click.Context, /, explain: bool, interpreters: Interpreters, **values: Any
+    ) -> None:
+        if explain:
+            chosen = chosen_for(experiment, ctx.meta[GIVEN])
+            console = terminal_console()
+            show_explanation(explanation(experiment), console)
+            show_variants(console, chosen)
+            return
         request = request_of(experiment, values, ctx.meta[GIVEN])
         if "," in request.work.backend:
             run_side_by_side(request, interpreters)
@@ -87,33 +93,17 @@ def _command_of(experiment: Experiment) -> click.Command:
 
     decorated: Any = command
     for add_option in (
-        _explain_option(experiment),
+        click.option(
+            "--explain",
+            is_flag=True,
+            help="Say what is asked, how it is measured and how to read it; run nothing.",
+        ),
         options.interpreters,
         *reversed([*options_of(experiment)]),
     ):
         decorated = add_option(decorated)
     return click.command(experiment.name, cls=_ExperimentCommand, help=experiment.question)(
         decorated
-    )
-
-
-def _explain_option(experiment: Experiment) -> Callable[[Any], Any]:
-    """Make the option that explains an experiment instead of running it."""
-
-    def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-        if wanted:
-            console = terminal_console()
-            show_explanation(explanation(experiment), console)
-            show_variants(console, chosen_for(experiment, ctx.meta[GIVEN]))
-            ctx.exit()
-
-    return click.option(
-        "--explain",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=explain_and_exit,
-        help="Say what is asked, how it is measured and how to read it; run nothing.",
     )
 
 

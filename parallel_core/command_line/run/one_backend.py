@@ -26,7 +26,7 @@ from parallel_core.report.plots import check_drawing, write_picture_file
 from parallel_core.run.arguments import ShownTraining, Supplies, option_values
 from parallel_core.run.measure import load, measure
 from parallel_core.run.options import command_again
-from parallel_core.run.recording import Recorded, overhead, record, seconds_unprofiled
+from parallel_core.run.recording import Profile, overhead, record, seconds_unprofiled
 from parallel_core.system import files
 from parallel_core.system.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.terminal.console import ASIDE, terminal_console
@@ -74,7 +74,7 @@ def run_as_rank(request: Request, where: Rendezvous) -> None:
     # Nothing is counted, because a profiler sees only one process.
     request = replace(request, work=replace(request.work, devices=devices, count=0))
     local = load(request.work)
-    with joined(local, where, request.work.experiment, _alike_in_all(request)) as backend:
+    with joined(local, where, _alike_in_all(request)) as backend:
         result = measure(request, backend, supplies_of_rank(backend, where, TOLD))
         if backend.group.rank == 0:
             answer(described(result, backend), request, backend)
@@ -83,9 +83,13 @@ def run_as_rank(request: Request, where: Rendezvous) -> None:
 
 def _alike_in_all(request: Request) -> dict[str, object]:
     """Return what all ranks must be asked for alike; paths may differ from host to host."""
-    values = option_values(EXPERIMENTS[request.work.experiment], request.work.parameters)
-    asked = request.files
-    return {**values, "checkpoint_steps": asked.checkpoint_steps, "resume": asked.resume}
+    experiment, files_asked = EXPERIMENTS[request.work.experiment], request.files
+    return {
+        "the experiment": experiment.name,
+        **option_values(experiment, request.work.parameters),
+        "checkpoint_steps": files_asked.checkpoint_steps,
+        "resume": files_asked.resume,
+    }
 
 
 def refuse(request: Request) -> None:
@@ -161,7 +165,7 @@ def write_result(result: Result, request: Request) -> Guess | None:
 
 def record_and_draw(
     backend: Backend, result: Result, request: Request, console: Console
-) -> Recorded:
+) -> Profile:
     """Repeat a result's cases under the profiler, and write the trace and a picture if wanted."""
     duration = precisedelta(seconds_unprofiled(result), minimum_unit="seconds", format="%.2g")
     show_sentence(
@@ -176,19 +180,19 @@ def record_and_draw(
     if trace is not None:
         show_sentence(f"Wrote {trace}: open it in ui.perfetto.dev\n", console, ASIDE)
     if picture is not None:
-        write_picture_file(recorded.profile.timeline, picture)
+        write_picture_file(recorded.timeline, picture)
     return recorded
 
 
-def _show_recorded(result: Result, recorded: Recorded, console: Console) -> None:
+def _show_recorded(result: Result, recorded: Profile, console: Console) -> None:
     """Print the figures of a recording beside the clock's, and what the profiler cost."""
-    timeline = recorded.profile.timeline
+    timeline = recorded.timeline
     show_sentence(
         f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold"
     )
     show_figures(recorded.figures, console, recorded.main)
     show_prices(interference(cases_of(timeline)), console)
-    show_sentence(overhead(result, recorded.profile.seconds), console, ASIDE)
+    show_sentence(overhead(result, recorded.seconds), console, ASIDE)
     show_sentences(timeline.notes, console, bullet="· ")
 
 
@@ -198,11 +202,11 @@ def refuse_invalid(result: Result) -> None:
     A count is a verdict without times, unless the result is invalid by more than a disturbance.
     """
     is_wrong = bool(result.problems) and not result.is_merely_disturbed
-    if result.counts and (result.has_verdict or not is_wrong):
+    if result.counts and not is_wrong:
         return
     measured = f"{result.experiment} on {result.backend['name']}"
     if result.problems:
-        error = DisturbedError if result.is_merely_disturbed else MeasurementError
+        error = MeasurementError if is_wrong else DisturbedError
         raise error(f"{measured} gave an invalid result: {result.problems[0]}")
     if not result.has_verdict:
         raise DisturbedError(f"{measured}: {result.explanation}")

@@ -137,7 +137,7 @@ def program(
         )
     options: dict[str, Any] = {
         "devices": len(trial.devices),
-        "device-kind": trial.devices[0].kind,
+        "device_kind": trial.devices[0].kind,
         "variant": (),
         "threads": trial.backend.threads_per_device,
         "size": size,

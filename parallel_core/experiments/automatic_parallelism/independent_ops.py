@@ -151,10 +151,10 @@ def _time_elsewhere(trial: Trial, size: int, workers: int, threads: int, remaini
     """
     options: dict[str, str | float] = {
         "workers": workers,
-        "workers-compared": workers,
+        "workers_compared": workers,
         "threads": threads,
         "size": size,
-        "sizes-chosen": "size" in trial.described.get("chosen_by", {}),
+        "sizes_chosen": "size" in trial.described.get("chosen_by", {}),
     }
     kept_name: Callable[[str], str] = str
     if threads != trial.backend.threads_per_device:

@@ -279,7 +279,7 @@ class Trial:
             "engine": self.backend.engine,
             "variant": self.backend.variants,
             "devices": 1,
-            "device-kind": "cpu",
+            "device_kind": "cpu",
         }
         return measure_elsewhere(experiment, {**usual, **options})
 

@@ -16,9 +16,9 @@ import pytest
 
 from parallel_core.experiments import EXPERIMENTS
 from tests.conftest import RunProgram
+from tests.parallel_core.command_line.test_command_line import PROGRAM, run
 from tests.parallel_core.jobs.ranks import are_gone, wait_for_lines, wait_until
 
-PROGRAM = [sys.executable, "-m", "parallel_core"]
 COMPARE = [*PROGRAM, "compare"]
 ON_NUMPY = ["--backends", "numpy", "--engines", "sync", "--no-traces"]
 BRIEF = ["building-blocks", *ON_NUMPY]
@@ -66,11 +66,9 @@ worker.main()
 """
 
 
-def compare(*arguments: str, folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    """Compare in a process of its own, with a folder as the current one."""
-    return subprocess.run(
-        [*COMPARE, *arguments], capture_output=True, text=True, timeout=300, cwd=folder, check=False
-    )
+def compare(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Compare in a process of its own."""
+    return run("compare", *arguments)
 
 
 def cells(folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
@@ -159,7 +157,7 @@ def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pythons = (f"--python=numpy={numpy}", f"--python=torch={torch}")
     done = compare("overlap", "parallel", *options, *pythons, "--out", str(folder / "out"))
     assert done.returncode == 0, done.stderr
-    assert "on torch sync: failed: no luck" in " ".join(done.stdout.split())
+    assert "on PyTorch without queues: failed: no luck" in " ".join(done.stdout.split())
     return folder
 
 
@@ -186,8 +184,9 @@ def test_rounds_are_interleaved_sizes_chosen_once_and_failed_runs_made_up_for(
 
 
 def test_saved_sizes_are_taken_over_and_json_stands_alone(
-    interleaved: Path, tmp_path: Path
+    interleaved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     read = json.loads((interleaved / "out" / "comparison.json").read_text())
     for cell in read["cells"]:
         for result in cell["results"]:
@@ -206,7 +205,7 @@ def test_saved_sizes_are_taken_over_and_json_stands_alone(
         f"numpy={interleaved / 'python'}",
     ]
     # No folder is named.
-    done = compare("overlap", *ON_NUMPY, *options, folder=tmp_path)
+    done = compare("overlap", *ON_NUMPY, *options)
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "runs").iterdir()
     (result,) = cells(folder)["overlap numpy sync"]["results"]

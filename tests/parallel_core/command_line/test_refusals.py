@@ -3,8 +3,6 @@
 What each line is, `tests/golden/expected/refusals.txt` holds.
 """
 
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from backends.registry.loading import title
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.run.options import usual_backend
 from tests.conftest import RunProgram
+from tests.parallel_core.command_line.test_command_line import run
 
 HERE = {name for name in backends.names() if name == "numpy" or find_spec(name)}
 
@@ -44,16 +43,7 @@ def test_a_backend_that_ends_the_program_is_refused_in_one_line(
     file = tmp_path / "engine.py"
     file.write_text(ENDING.format(**{"at_import": "", "when_loaded": "", **place}))
     # In a separate process, where the engine becomes known by its name.
-    command = [
-        sys.executable,
-        "-m",
-        "parallel_core",
-        "run",
-        "building-blocks",
-        "--backend",
-        f"{file}:Net",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run("run", "building-blocks", "--backend", f"{file}:Net")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "exit" in done.stderr.lower()
 
@@ -87,13 +77,6 @@ def test_a_name_that_is_like_none_gets_all_that_a_user_can_call(program: RunProg
     )
     assert {"run", "compare", "list"} < {*known}
     assert "measure" not in known
-
-
-def test_a_job_names_its_framework_among_those_installed(program: RunProgram) -> None:
-    done = program("launch", "--processes", "2", "--", "run", "data-parallel")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    named = {*done.stderr.rpartition(": ")[2].strip().split(", ")}
-    assert named == ((HERE & {"mxnet", "torch"}) or {"none"})
 
 
 def test_a_run_that_names_no_framework_takes_one_that_is_installed(program: RunProgram) -> None:

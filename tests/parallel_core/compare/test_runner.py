@@ -23,8 +23,8 @@ from parallel_core.compare.results import (
     FailedRun,
     with_engines_that_ran,
 )
-from parallel_core.compare.runner import Chosen, OnResult, run_comparison, run_together
-from parallel_core.compare.schedule import Generation, Process, Ran
+from parallel_core.compare.runner import OnResult, run_comparison, run_together
+from parallel_core.compare.schedule import Generation, Process, Ran, Schedule
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
 from tests.parallel_core.compare.made_up import PLAN as TWO_EXPERIMENTS
@@ -70,12 +70,11 @@ class Machine:
 
     async def run(
         self,
-        plan: Plan,
+        schedule: Schedule,
         generation: Generation,
-        chosen: Chosen,
         deadlines: Sequence[float],
         on_result: OnResult,
-    ) -> tuple[Ran, ...]:
+    ) -> Schedule:
         """Let processes start together, and run one after the other until each ends, hangs or is
         killed.
         """
@@ -83,19 +82,14 @@ class Machine:
         start = self._pass(START)
         ran: list[Ran] = []
         for process, deadline in zip(generation.processes, deadlines, strict=True):
-            ran.append(self._run_one(plan, process, generation.round, chosen, deadline, start))
+            ran.append(self._run_one(schedule, process, generation.round, deadline, start))
             not_begun = [Ran({})] * (len(generation.processes) - len(ran))
-            on_result((*ran, *not_begun))
-        return tuple(ran)
+            so_far = schedule.after(generation, (*ran, *not_begun))
+            on_result(so_far)
+        return so_far
 
     def _run_one(
-        self,
-        plan: Plan,
-        process: Process,
-        turn: int,
-        chosen: Chosen,
-        deadline: float,
-        start: float,
+        self, schedule: Schedule, process: Process, turn: int, deadline: float, start: float
     ) -> Ran:
         began = self.now - start
         killed_at = began + deadline
@@ -106,8 +100,9 @@ class Machine:
                 self.now = killed_at
                 failure = FailedRun(turn, "took too long", refused=False)
                 return Ran(measured, {cell: failure}, start, deadline)
-            names = plan.to_calibrate(cell.experiment)
-            parameters = {**dict.fromkeys((*names, "size"), 64), **chosen[cell.experiment]}
+            names = schedule.plan.to_calibrate(cell.experiment)
+            chosen = schedule.chosen[cell.experiment]
+            parameters = {**dict.fromkeys((*names, "size"), 64), **chosen}
             main_case = EXPERIMENTS[cell.experiment].case
             measured[cell] = result(cell, {main_case: 1.0}, parameters=parameters)
         return Ran(measured, {}, start, self.now - began)
@@ -221,9 +216,9 @@ NUMPY = Plan(
     engines=(OWN_ENGINE,),
     interpreters={"numpy": sys.executable},
     mode="quick",
+    sizes={"building-blocks": {"rounds": 1}, "parallel": {"rounds": 1, "size": 16}},
 )
 FIRST, SECOND = NUMPY.cells
-SMALL: Chosen = {"building-blocks": {"rounds": 1}, "parallel": {"rounds": 1, "size": 16}}
 
 
 def ran(
@@ -238,7 +233,8 @@ def ran(
         python.chmod(0o755)
     plan = replace(NUMPY, interpreters={"numpy": str(python)})
     generation = Generation((NUMPY.cells,), round=1, rounds=1, done=0, left=2, seconds_left=None)
-    (process,) = asyncio.run(run_together(plan, generation, SMALL, [deadline], on_result))
+    done = asyncio.run(run_together(Schedule(plan), generation, [deadline], on_result)).done
+    (process,) = done[-1].ran
     return process
 
 
@@ -252,8 +248,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
 def test_each_result_is_told_as_soon_as_it_is_there() -> None:
     results: list[int] = []
 
-    def on_result(processes: tuple[Ran, ...]) -> None:
-        results.append(sum(len(process.measured) for process in processes))
+    def on_result(so_far: Schedule) -> None:
+        results.append(sum(len(process.measured) for process in so_far.done[-1].ran))
 
     ran(Path(sys.executable), on_result=on_result)
     assert results == [1, 2]

@@ -173,7 +173,7 @@ def test_what_works_is_named_with_what_is_unusual() -> None:
     )
     assert working_in_words([NUMPY, MXNET, half, Attempt("jax")]) == (
         "MXNet",
-        "PyTorch (only the sync engine)",
+        "PyTorch (only without queues)",
         "NumPy",
     )
     states = by_name(examine_frameworks([half, NUMPY]))

@@ -2,7 +2,6 @@
 start no process.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -14,7 +13,6 @@ from backends import Backend
 from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner import counting
 from parallel_core.experiments.runner import trial as trials
-from parallel_core.measurement.fresh_process import line_of
 from parallel_core.measurement.request import Request
 from parallel_core.measurement.result import Result
 from parallel_core.run.measure import load as load_backend
@@ -67,7 +65,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(experiment: str, options: Mapping[str, Any]) -> Result:
         request = Request.of(experiment, {**options, **on_numpy})
         # What it is asked for, and what it answers, are lines of JSON.
-        request = Request.from_json(json.loads(line_of(request)))
+        request = Request.from_line(request.as_line())
         result = measure(request, load_backend(request.work))
         return Result.from_json(result.as_json())
 

@@ -228,6 +228,12 @@ def test_variants_that_apply_are_listed(
     assert len(listed) + counted_elsewhere == len(all_variants())
 
 
+def test_an_unknown_backend_is_refused_before_anything_is_explained() -> None:
+    refused = CliRunner().invoke(cli, ["run", "overlap", "--explain", "--backend", "nmupy"])
+    assert str(refused.exception) == "unknown backend 'nmupy': did you mean numpy?"
+    assert refused.output == ""
+
+
 def test_without_options_variants_are_of_the_frameworks_that_are_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,6 +1,5 @@
 """A request is the same as JSON, and as the command that is written from it."""
 
-import json
 import shlex
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from parallel_core import RequestError
 from parallel_core.command_line import run as command
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.fresh_process import line_of
 from parallel_core.measurement.request import Files, Request, Words, Work, declared_by
 from parallel_core.run.arguments import parameter_values
 from parallel_core.run.options import command_of, request_of
@@ -40,9 +38,9 @@ def asked_by(line: str) -> Request:
 
 def test_it_is_the_same_as_a_line_of_json() -> None:
     request = Request(work=WORK, files=FILES, words=Words(details=True, guess="10/10"))
-    line = line_of(request)
+    line = request.as_line()
     assert "\n" not in line
-    assert Request.from_json(json.loads(line)) == request
+    assert Request.from_line(line) == request
 
 
 def test_it_is_the_same_as_the_command_that_asks_for_it() -> None:
@@ -72,7 +70,7 @@ def test_every_experiment_has_every_option_but_those_of_a_training(name: str) ->
     [
         ({"trace": Path("-")}, "--trace needs a file"),
         ({"resume": True}, "--resume needs --checkpoint DIR"),
-        ({"checkpoint-steps": 3}, "--checkpoint-steps needs --checkpoint DIR"),
+        ({"checkpoint_steps": 3}, "--checkpoint-steps needs --checkpoint DIR"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: dict[str, object], refusal: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from parallel_core import MeasurementError
 from parallel_core.experiments import Experiment
-from parallel_core.measurement.fresh_process import line_of, measured_in
+from parallel_core.measurement.fresh_process import measured_in
 from parallel_core.measurement.request import Request
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.starter import NOTHING_MORE
@@ -33,7 +33,7 @@ def test_it_goes_on_after_an_invalid_result_and_not_after_a_failure(
         return replace(result, problems=("wrong",))
 
     monkeypatch.setattr(Experiment, "run", run)
-    lines = [line_of(Request.of("parallel", {**SMALL, "size": size})) for size in (16, 8)]
+    lines = [Request.of("parallel", {**SMALL, "size": size}).as_line() for size in (16, 8)]
     status = ended_with([*lines, NOTHING_MORE], monkeypatch)
     printed, errors = capfd.readouterr()
     # A library writes to the same descriptor, and its last line need not have ended.

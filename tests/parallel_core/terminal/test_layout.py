@@ -110,7 +110,7 @@ def test_traces_and_ranks() -> None:
 
 def test_what_doctor_finds() -> None:
     path = "/home/someone/environments/of/some/projects/parallel-core/bin/python"
-    torch = Finding("torch", "fine", f"2.13.0; its async and sync engines work with {path}")
+    torch = Finding("torch", "fine", f"2.13.0; works with queues and without queues in {path}")
     load = Finding(
         "other work", "doubtful", "busy", Diagnosis("Other programs use 45 % of the cores now")
     )

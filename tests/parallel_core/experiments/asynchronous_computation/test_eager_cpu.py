@@ -73,7 +73,7 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(
     assert set(asked_sides) == contrasts
     options_of_all = {
         "devices": 3,
-        "device-kind": "cpu",
+        "device_kind": "cpu",
         "threads": 1,
         "size": 8,
         "rounds": 1,

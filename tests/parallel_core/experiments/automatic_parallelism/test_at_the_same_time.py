@@ -99,7 +99,7 @@ def test_workers_and_threads_that_a_backend_has_not_are_measured_elsewhere(
         # One device's products, of the same size, and no separate processes.
         assert asked["devices"] == 1
         assert asked["size"] == 48
-        assert asked["workers-compared"] == asked["workers"]
+        assert asked["workers_compared"] == asked["workers"]
     # The error of the pretended processes is larger than that of this one.
     assert result.checks["max_relative_error"] == 0.5e-5
     # The cases of this process are timed before the other processes and after them.
@@ -191,7 +191,7 @@ def test_each_size_is_timed_three_ways(
         "rounds": 2,
         "count": 2,
         "devices": 1,
-        "device-kind": "cpu",
+        "device_kind": "cpu",
         "threads": 3,
         "sizes": "8,16",
         # A part of what is left of the budget of this process.
