@@ -15,12 +15,7 @@ from typing import Annotated
 
 import numpy as np
 
-from backends.profiling.timeline import (
-    KINDS,
-    SpanKind,
-    Timeline,
-    in_seconds,
-)
+from backends.profiling.timeline import Timeline, in_seconds
 from parallel_core.traces.account import Division, Parts
 from parallel_core.traces.case_spans import (
     MAX_SLOWDOWN,
@@ -66,15 +61,6 @@ from parallel_core.traces.steps.figures import (
     steps,
 )
 from parallel_core.traces.trust import waits_for_nothing
-
-
-@dataclass(frozen=True)
-class KindFigures:
-    """All spans of one kind: their number and their mean duration."""
-
-    kind: SpanKind
-    spans: Count
-    mean_seconds: Seconds
 
 
 @dataclass(frozen=True)
@@ -135,10 +121,6 @@ class CaseFigures:
     def queues(self) -> tuple[QueueFigures, ...]:
         """Devices' queues by name, then the host's."""
         return queue_figures(self.spans)
-
-    @figure
-    def kinds(self) -> tuple[KindFigures, ...]:
-        return _kind_figures(self.spans)
 
     @figure
     def compute_seconds(self) -> Seconds:
@@ -344,17 +326,6 @@ class CaseFigures:
 def timeline_figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
     """Return the figures of every case; a timeline without cases is one case, named "all"."""
     return tuple(map(CaseFigures, cases_of(timeline)))
-
-
-def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
-    """Compute the figures of every kind of which there are spans."""
-    rows = []
-    for kind in KINDS:
-        lengths = case.lengths[case.of_kind(kind)]
-        count = len(lengths)
-        if count:
-            rows.append(KindFigures(kind, count, in_seconds(lengths.sum()) / count))
-    return tuple(rows)
 
 
 def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
