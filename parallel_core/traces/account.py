@@ -32,9 +32,9 @@ from parallel_core.traces.case_spans import (
     NO_INTERVALS,
     CaseSpans,
     gaps,
-    groups_of,
     intersection,
     lengths_within,
+    places_by_key,
     union,
 )
 from parallel_core.traces.devices import FILLS, WITHIN_A_DEVICE
@@ -205,8 +205,8 @@ def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
     masks, device_of = masks_of(case), case.device_of
     # As Holistic Trace Analysis has it, filling memory hides no exchange.
     kernels = np.flatnonzero(masks.computing & ~case.named(FILLS))
-    kernels_of = _by_device(device_of, kernels)
-    exchanges_of = _by_device(device_of, np.flatnonzero(masks.exchanging))
+    kernels_of = places_by_key(device_of, kernels)
+    exchanges_of = places_by_key(device_of, np.flatnonzero(masks.exchanging))
     all_compute = set(exchanges_of) <= set(kernels_of)
     on_any_device = NO_INTERVALS if all_compute else case.covered(kernels)
     rows = []
@@ -218,15 +218,6 @@ def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
         device, _ = case.spans.queues[number]
         rows.append(DeviceExchange(device, exchanges, case.covered(exchanges), computing))
     return tuple(rows)
-
-
-def _by_device(device_of: np.ndarray, places: np.ndarray) -> dict[int, np.ndarray]:
-    """Sort places of spans by the numbers of their devices, in order."""
-    places_of = {}
-    for same_device in groups_of(device_of[places]):
-        on_device = places[same_device]
-        places_of[int(device_of[on_device[0]])] = on_device
-    return places_of
 
 
 class Division(NamedTuple):

@@ -270,6 +270,15 @@ def groups_of(keys: np.ndarray) -> list[np.ndarray]:
     return np.split(order, bounds)
 
 
+def places_by_key(keys: np.ndarray, places: np.ndarray) -> dict[int, np.ndarray]:
+    """Return some places of spans by their keys, the smallest first; `keys` has all spans'."""
+    by_key = {}
+    for same_key in groups_of(keys[places]):
+        with_key = places[same_key]
+        by_key[int(keys[with_key[0]])] = with_key
+    return by_key
+
+
 def of_last_begun(
     starts: np.ndarray,
     values: np.ndarray,

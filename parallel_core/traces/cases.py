@@ -193,25 +193,6 @@ class CaseFigures:
         return None if returned is None else ratio(returned, self.seconds)
 
     @figure
-    def collective_seconds(self) -> Seconds:
-        """How long a device ran kernels of communication libraries, all devices added up."""
-        return sum(device.collective_seconds for device in self.devices)
-
-    @figure
-    def hidden_collective_seconds(self) -> Seconds:
-        """How much of that lay under the same device's computation, without copies and fills of
-        memory.
-        """
-        return sum(device.hidden_collective_seconds for device in self.devices)
-
-    @figure
-    def hidden_collective_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
-        """The same as a share, which Holistic Trace Analysis calls overlap; `hidden_share` has
-        copies as well.
-        """
-        return ratio(self.hidden_collective_seconds, self.collective_seconds)
-
-    @figure
     def devices(self) -> tuple[DeviceFigures, ...]:
         """Devices by name; the figures of Holistic Trace Analysis, among them collectives under
         computation.

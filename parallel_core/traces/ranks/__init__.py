@@ -25,7 +25,6 @@ FIGURES = (
     "compute_seconds",
     "communication_seconds",
     "hidden_share",
-    "hidden_collective_share",
     "idle_share",
     "waited_seconds",
 )
@@ -76,13 +75,6 @@ class RankFigures:
     @figure
     def idle_share(self) -> Share:
         return 1 - self._sum("working_seconds") / self.seconds if self.seconds else 0.0
-
-    @figure
-    def hidden_collective_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
-        """The share of its devices' collectives that lay under computation, as Holistic Trace
-        Analysis counts.
-        """
-        return ratio(self._sum("hidden_collective_seconds"), self._sum("collective_seconds"))
 
     @figure
     def matched_collectives(self) -> Count:
