@@ -148,7 +148,10 @@ def test_several_files_are_ranks_with_one_table_and_each_as_if_alone_in_json(
     assert done.stderr == ""
     assert "rank 1 cpu" in picture.read_text()
     document = json.loads(path.read_text())
-    assert document["ranks"][1] == {"rank": 1, "file": str(files[1]), **figures(files[1])}
+    alone = figures(files[1])
+    # Limits are those of the whole job.
+    del alone["requirements"], alone["cannot_answer"]
+    assert document["ranks"][1] == {"rank": 1, "file": str(files[1]), **alone}
 
 
 def test_a_folder_stands_for_the_traces_in_it() -> None:
