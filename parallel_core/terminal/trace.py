@@ -64,13 +64,6 @@ IDLENESS = Columns(
     },
     most="idle_seconds",
 )
-LENGTHS = Columns(
-    "operations launched and not begun",
-    "queue",
-    ("device", "queue"),
-    {"operations": "operations", "mean_length": "mean", "longest": "most"},
-    most="operations",
-)
 OPERATIONS = Columns(
     "operations that take the most time",
     "operation",
@@ -164,7 +157,6 @@ def show_details(case: CaseFigures, prices: Sequence[Price], console: Console) -
     show_prices(prices, console)
     show_rows(case.devices, DEVICES, console)
     show_rows(case.idleness, IDLENESS, console)
-    show_rows(case.queue_lengths, LENGTHS, console)
     show_rows(case.operations[:MAX_ROWS], OPERATIONS, console)
     if case.steps is not None:
         if len(case.steps.steps) <= MAX_ROWS:

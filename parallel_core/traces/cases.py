@@ -37,10 +37,8 @@ from parallel_core.traces.devices.queues import (
     KERNEL_DELAY,
     QueueFigures,
     QueueIdleness,
-    QueueLength,
     queue_figures,
     queue_idleness,
-    queue_lengths,
 )
 from parallel_core.traces.evidence.passes import EarlyExchanges, early_exchanges
 from parallel_core.traces.figures import (
@@ -203,11 +201,6 @@ class CaseFigures:
     def idleness(self) -> tuple[QueueIdleness, ...]:
         """Devices' queues by name."""
         return queue_idleness(self.spans, self.kernel_delay)
-
-    @figure
-    def queue_lengths(self) -> tuple[QueueLength, ...]:
-        """Devices' queues by name, without those that have no links to launches."""
-        return queue_lengths(self.spans)
 
     @figure
     def operations(self) -> tuple[OperationFigures, ...]:

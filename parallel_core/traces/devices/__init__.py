@@ -72,22 +72,22 @@ def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
     """Compute the figures of every device of a case, by name; the host is none."""
     computes = case.of_kind("compute") & ~case.named(FILLS)
     exchanges = case.of_kind("exchange")
-    places_of_devices = places_by_key(case.device_of, np.flatnonzero(case.operations))
+    operations_of_device = places_by_key(case.device_of, np.flatnonzero(case.operations))
     rows = []
-    for number, places in places_of_devices.items():
+    for number, operations in operations_of_device.items():
         device, _ = case.spans.queues[number]
         if device == HOST_DEVICE:
             continue
-        intervals = case.intervals(places)
-        whole, busy = int(np.ptp(intervals)), total_length(union(intervals))
-        computing = union(intervals[computes[places]])
-        exchanging = union(intervals[exchanges[places]])
+        intervals = case.intervals(operations)
+        lasted, busy = int(np.ptp(intervals)), total_length(union(intervals))
+        computing = union(intervals[computes[operations]])
+        exchanging = union(intervals[exchanges[operations]])
         hidden = total_length(intersection(exchanging, computing))
         rows.append(
             DeviceFigures(
                 device=device,
-                seconds=in_seconds(whole),
-                idle_seconds=in_seconds(whole - busy),
+                seconds=in_seconds(lasted),
+                idle_seconds=in_seconds(lasted - busy),
                 compute_seconds=in_seconds(total_length(computing)),
                 non_compute_seconds=in_seconds(busy - total_length(computing)),
                 collective_seconds=in_seconds(total_length(exchanging)),
