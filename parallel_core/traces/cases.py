@@ -147,13 +147,8 @@ class CaseFigures:
         return ratio(self.hidden_seconds, min(self.compute_seconds, self.communication_seconds))
 
     @figure
-    def working_seconds(self) -> Seconds:
-        """How long at least one operation ran."""
-        return in_seconds(total_length(self.division.busy))
-
-    @figure
     def queues_at_once(self) -> Annotated[Ratio | None, Lacking("no-operations")]:
-        """How many queues worked at the same time, on average over the working seconds."""
+        """How many queues worked at the same time, on average while any did."""
         return _at_once(self.spans, self.spans.spans.queue_of)
 
     @figure
@@ -286,7 +281,7 @@ class CaseFigures:
     @figure
     def idle_share(self) -> Share:
         """The share of the time in which no operation ran."""
-        return 1 - self.working_seconds / self.seconds if self.seconds else 0.0
+        return ratio(self.parts.idle_seconds, self.seconds) or 0.0
 
     @property
     def slowed_in_words(self) -> str:

@@ -247,6 +247,6 @@ def _message_of(case: CaseFigures, experiment: str) -> str:
     queues_at_once = case.queues_at_once or 0.0
     if queues_at_once < MIN_AT_ONCE:
         return message
-    saved_seconds = (queues_at_once - 1) * case.working_seconds
+    saved_seconds = (queues_at_once - 1) * (case.seconds - case.parts.idle_seconds)
     in_turn = case.seconds + saved_seconds
     return f"{message}; one after the other its operations take {seconds(in_turn)}"

@@ -97,7 +97,7 @@ class Evidence:
     """Operations that ran beside no computation for some time; an entry for each in all arrays."""
 
     def __init__(self, case: CaseSpans, groups: Sequence[Communication]) -> None:
-        """`groups` are what `communication` returns."""
+        """`groups` are what `communication` returns: all exchanges and copies, hidden or not."""
         self.case, self.groups = case, groups
         self.all_stretches = stretches_of(case, groups)
         self.stretches = self.all_stretches.select(self.all_stretches.exposed > 0)

@@ -153,7 +153,6 @@ def test_figures_are_what_counting_seconds_gives(
     assert figures.compute_seconds == len(computing)
     assert figures.communication_seconds == len(copying)
     assert figures.hidden_seconds == len(both)
-    assert figures.working_seconds == len(either)
     # A share of nothing is not known.
     hidden_share = hidden_of_shorter = queues_at_once = None
     idle_share = 0.0
