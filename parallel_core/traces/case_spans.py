@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 
 from backends.profiling.timeline import (
-    KINDS,
     UNKNOWN,
     HostCalls,
     Span,
@@ -119,7 +118,7 @@ class CaseSpans:
 
     def of_kind(self, *kinds: SpanKind) -> np.ndarray:
         """Return the mask of the spans of some kinds."""
-        return np.isin(self.spans.kinds, [KINDS.index(kind) for kind in kinds])
+        return self.spans.of_kind(*kinds)
 
     def named(self, pattern: str | re.Pattern[str]) -> np.ndarray:
         """Return the mask of the spans whose operators' names hold a regular expression."""
@@ -130,7 +129,7 @@ class CaseSpans:
         """Return the starts and ends of the spans that a mask selects, or of those at some places,
         (n, 2).
         """
-        return np.stack((self.spans.starts[where], self.spans.ends[where]), axis=1)
+        return self.spans.intervals(where)
 
     def covered(self, where: np.ndarray) -> np.ndarray:
         """Return the times that these spans cover, as an interval set."""
@@ -234,7 +233,7 @@ def calls_of(spans: Spans, waits: np.ndarray) -> np.ndarray:
     """Return the places of the calls, with their waits, of the thread that launched first; none if
     none did.
     """
-    is_host = spans.kinds == KINDS.index("host")
+    is_host = spans.of_kind("host")
     launches = np.flatnonzero(is_host & ~waits)
     if len(launches) == 0:
         return launches
@@ -246,7 +245,7 @@ def _waits(spans: Spans) -> np.ndarray:
     """Return the mask of the spans that `is_wait`."""
     if not spans:
         return np.zeros(0, bool)
-    is_host = spans.kinds == KINDS.index("host")
+    is_host = spans.of_kind("host")
     is_wait_name = np.array([_names_wait(name) for name in spans.names], bool)
     is_waits_queue = np.array([queue == WAITS_QUEUE for _, queue in spans.queues], bool)
     return is_host & (is_wait_name[spans.name_of] | is_waits_queue[spans.queue_of])

@@ -21,13 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling.timeline import HOST_DEVICE, ROLES, Queue, in_seconds, queue_order
+from backends.profiling.timeline import HOST_DEVICE, Queue, in_seconds, queue_order
 from parallel_core.traces.case_spans import (
     NO_INTERVALS,
     CaseSpans,
     clip,
     groups_of,
     intersection,
+    places_by_key,
     total_length,
     union,
 )
@@ -114,13 +115,10 @@ def _waits_in_calls(case: CaseSpans) -> dict[Queue, np.ndarray]:
     calls = case.host_calls
     if calls is None:
         return {}
-    waits = np.flatnonzero(calls.roles == ROLES.index("wait"))
     waits_of_threads = {}
-    for same_thread in groups_of(calls.queue_of[waits]):
-        on_thread = waits[same_thread]
-        waited = union(np.stack((calls.starts[on_thread], calls.ends[on_thread]), axis=1))
-        thread = calls.queues[calls.queue_of[on_thread[0]]]
-        waits_of_threads[HOST_DEVICE, thread] = clip(waited, case.start, case.end)
+    for thread, waits in places_by_key(calls.queue_of, calls.with_role("wait")).items():
+        waited = clip(union(calls.intervals(waits)), case.start, case.end)
+        waits_of_threads[HOST_DEVICE, calls.queues[thread]] = waited
     return waits_of_threads
 
 

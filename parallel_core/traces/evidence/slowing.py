@@ -14,6 +14,7 @@ import numpy as np
 from parallel_core.traces.case_spans import CaseSpans, groups_of
 from parallel_core.traces.evidence.communication import Communication, exposed_within
 from parallel_core.traces.evidence.interference import ALONE, BESIDE
+from parallel_core.traces.evidence.usual_steps import steps_of
 from parallel_core.traces.steps.figures import step_windows
 
 SLOWED = 1.3
@@ -36,9 +37,7 @@ def slowed(
     windows = step_windows(case.annotations)
     if not windows:
         return is_slowed
-    begins = [window.start for window in windows]
-    # The number of the step in which each operation was launched.
-    steps = np.searchsorted(begins, case.since[places], side="right")
+    steps = steps_of(windows, case.since[places])
     lengths = case.lengths[places]
     is_alone = exposed >= (1 - ALONE) * lengths
     comparable = _in_the_same_place(case, places, steps)

@@ -21,7 +21,7 @@ from typing import Annotated
 import numpy as np
 
 from backends.profiling import Timeline, Window, in_seconds
-from backends.profiling.timeline import KINDS, Spans
+from backends.profiling.timeline import Spans
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.account import Division, Parts, StepAccount, account_of, divided
 from parallel_core.traces.case_spans import (
@@ -221,7 +221,7 @@ def only_step(timeline: Timeline, step: Window) -> CaseSpans:
     It begins as its account does: when devices had done what was launched before the step.
     """
     spans = timeline.columns
-    earlier = (spans.kinds != KINDS.index("host")) & (spans.since < step.start)
+    earlier = ~spans.of_kind("host") & (spans.since < step.start)
     begun = int(spans.ends[earlier].max(initial=step.start))
     in_step = [
         mark for mark in timeline.annotations if step.start <= mark.start and mark.end <= step.end
