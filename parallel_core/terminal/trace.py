@@ -13,18 +13,17 @@ from parallel_core.terminal.layout import show_sentence, show_sentences, show_ta
 from parallel_core.terminal.timeline import (
     NOTHING,
     QUEUES,
-    WRITE,
     Columns,
     case_lines,
     show_figures,
     show_prices,
     show_rows,
     written,
+    written_value,
 )
 from parallel_core.traces.bounds.answer import Answer, answer_of_trace
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.evidence.interference import Price
-from parallel_core.traces.figures import figures_of_level
 from parallel_core.traces.profile.analysis import Analysis
 from parallel_core.traces.ranks import RankFigures, Ranks
 from parallel_core.traces.reasons import Unhidden
@@ -205,7 +204,9 @@ def _rows_of_ranks(ranks: Ranks) -> Table:
     table.add_section()
     for kind in ("median", "spread"):
         spreads = [(name, getattr(ranks.spread.get(name), kind, None)) for name in RANKS]
-        table.add_row(kind, *(_cell(name, value) for name, value in spreads), "")
+        table.add_row(
+            kind, *(written_value(RankFigures, name, value) for name, value in spreads), ""
+        )
     return table
 
 
@@ -217,17 +218,12 @@ def _rows_of_figures(ranks: Ranks) -> Table:
         spread = ranks.spread.get(name)
         if spread is not None:
             least, middle, most, apart = (
-                _cell(name, value)
+                written_value(RankFigures, name, value)
                 for value in (spread.least, spread.median, spread.most, spread.spread)
             )
             ends = (str(spread.least_rank), str(spread.most_rank))
             table.add_row(heading, least, ends[0], middle, most, ends[1], apart)
     return table
-
-
-def _cell(name: str, value: float | None) -> str:
-    """Write a value of a rank's figure; a dash if it is not known."""
-    return NOTHING if value is None else WRITE[figures_of_level(RankFigures)[name].unit](value)
 
 
 def _straggler(ranks: Ranks) -> str:

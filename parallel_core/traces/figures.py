@@ -50,8 +50,6 @@ class Figure:
     """The declaration of a figure."""
 
     name: str
-    level: str
-    """The name of the class of its rows."""
     unit: Unit | None
     """None if it is a name, or has figures of its own."""
     lacking: str
@@ -66,7 +64,7 @@ def figures_of_level(level: type) -> Mapping[str, Figure]:
     """Return the declarations of a class of rows, by name, in their order."""
     if level not in DECLARED:
         hints = hints_of(level)
-        DECLARED[level] = {name: _declared(name, level, hint) for name, hint in hints.items()}
+        DECLARED[level] = {name: _declared(name, hint) for name, hint in hints.items()}
     return DECLARED[level]
 
 
@@ -92,12 +90,12 @@ def _hints_of_figures(level: type) -> dict[str, Any]:
     }
 
 
-def _declared(name: str, level: type, hint: Any) -> Figure:
+def _declared(name: str, hint: Any) -> Figure:
     """Return a declaration from a type: `Annotated[Share | None, Lacking("no-exchange")]`."""
     marks = list(_marks(hint))
     units = [mark for mark in marks if isinstance(mark, Unit)]
     codes = [mark.code for mark in marks if isinstance(mark, Lacking)]
-    return Figure(name, level.__name__, next(iter(units), None), next(iter(codes), ""))
+    return Figure(name, next(iter(units), None), next(iter(codes), ""))
 
 
 def _marks(hint: Any) -> Iterator[object]:
