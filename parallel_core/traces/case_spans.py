@@ -131,6 +131,11 @@ class CaseSpans:
         """
         return self.spans.intervals(where)
 
+    def in_order_of_launch(self, mask: np.ndarray) -> np.ndarray:
+        """Return the places of the spans that a mask selects, those launched first coming first."""
+        selected = np.flatnonzero(mask)
+        return selected[np.argsort(self.since[selected], kind="stable")]
+
     def covered(self, where: np.ndarray) -> np.ndarray:
         """Return the times that these spans cover, as an interval set."""
         return union(self.intervals(where))

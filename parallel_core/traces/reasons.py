@@ -259,7 +259,7 @@ def _unhidden_of_kind(
     spans, exposed = case.spans, operations.exposed
     first = spans[int(exposed.places[numbers[0]])]
     has_name = spans.name_of == spans.names.index(first.name)
-    is_of_kind = has_name & (spans.kinds == KINDS.index(first.kind))
+    is_of_kind = has_name & spans.of_kind(first.kind)
     times = times_of(case, is_of_kind, exposed.groups)
     if _is_hidden(times):
         return None

@@ -24,7 +24,6 @@ from backends.profiling.collectives import (
     with_communication,
 )
 from backends.profiling.perfetto import OWN_KEY, write_timeline
-from backends.profiling.timeline import KINDS
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.errors import RequestError
 from parallel_core.system.files import write_whole
@@ -343,7 +342,7 @@ def _collectives(trace: Trace, spans: Spans, begin: int, is_cut: bool) -> Iterat
 
     `begin` is when the trace begins by that clock. If the timeline was cut, the trace has more.
     """
-    exchanges = spans.select(spans.kinds == KINDS.index("exchange"))
+    exchanges = spans.select(spans.of_kind("exchange"))
     names = {exchanges.operators[place] for place in np.unique(exchanges.operator_of).tolist()}
     kept = set(zip(exchanges.starts.tolist(), exchanges.ends.tolist(), strict=True))
     for collective in collectives_of(trace, names):

@@ -20,8 +20,7 @@ def blocked_times(case: CaseSpans) -> np.ndarray:
 def blocking_calls(case: CaseSpans, calls: HostCalls) -> np.ndarray:
     """Return the places of the calls that wait, and of those that last until their copy is done."""
     waits, copies = calls.with_role("wait"), calls.with_role("copy")
-    launched = np.flatnonzero(case.operations & case.linked)
-    launched = launched[np.argsort(case.spans.launched[launched], kind="stable")]
+    launched = case.in_order_of_launch(case.operations & case.linked)
     launches, ends = case.spans.launched[launched], case.spans.ends[launched]
     # If a call launched nothing, the operation that is found has another launch.
     first = np.searchsorted(launches, calls.starts[copies])
