@@ -353,7 +353,7 @@ def _hidden_share(
     over the steps that have any; None if there is none.
     """
     part, hidden_part = f"{kind}_seconds", f"hidden_{kind}_seconds"
-    shares = [ratio(getattr(whole, hidden_part), getattr(whole, part)) for whole in wholes]
+    shares = [getattr(whole, f"hidden_{kind}_share") for whole in wholes]
     known = [share for share in shares if share is not None]
     if not known:
         return None

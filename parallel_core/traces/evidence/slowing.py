@@ -70,14 +70,9 @@ def _in_the_same_place(case: CaseSpans, places: np.ndarray, steps: np.ndarray) -
 
     `steps` has the number of each operation's step.
     """
-    count = len(places)
-    names = case.spans.name_of[places]
-    # The operations of one name in one step follow each other, in the order of time.
-    order = np.lexsort((case.spans.starts[places], steps, names))
-    is_first = np.zeros(count, bool)
-    is_first |= np.diff(names[order], prepend=-1) != 0
-    is_first |= np.diff(steps[order], prepend=-1) != 0
-    first = np.maximum.accumulate(np.where(is_first, np.arange(count), 0))
-    number_in_step = np.empty(count, np.int64)
-    number_in_step[order] = np.arange(count) - first
-    return groups_of(names * (count + 1) + number_in_step)
+    names = case.spans.name_of[places].astype(np.int64)
+    number_in_step = np.empty(len(places), np.int64)
+    # Operations come in the order of time.
+    for of_step in groups_of(names * (steps.max(initial=0) + 1) + steps):
+        number_in_step[of_step] = np.arange(len(of_step))
+    return groups_of(names * (len(places) + 1) + number_in_step)
