@@ -160,7 +160,7 @@ def steps(case: CaseSpans, division: Division) -> StepsFigures | None:
 
     (whole,) = division.parts([(case.start, case.end)])
     accounted = tuple(step.parts for step in rows if step.seconds > 0)
-    compared = COMPARED
+    compared: Sequence[str] = COMPARED
     if are_behind:
         accounted = (divided(whole, len(rows)),)
         compared = COMPARED[1:]
