@@ -223,35 +223,29 @@ def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
 class Division(NamedTuple):
     """What divides a case's time into parts, all of it interval sets."""
 
-    working: np.ndarray
+    activities: Activities
     busy: np.ndarray
     """When anything ran: work, an exchange or a copy."""
-    exchanging: np.ndarray
     exchanging_beside_work: np.ndarray
-    copying: np.ndarray
     hidden_copying: np.ndarray
-    exchanging_of_devices: tuple[np.ndarray, ...]
-    """Of each device that exchanges; the next likewise."""
-    hidden_exchanging_of_devices: tuple[np.ndarray, ...]
+    exchanges: tuple[DeviceExchange, ...]
+    """Of each device that exchanges."""
     blocked: np.ndarray
     """When nothing ran, and the host stood in a call that waits."""
 
     @classmethod
     def of(cls, case: CaseSpans) -> "Division":
         """Return what divides the time of a case."""
-        working, exchanging, copying, computing = times_of(case)
-        exchanges = exchanges_by_device(case)
+        activities = times_of(case)
+        working, exchanging, copying, computing = activities
         busy = union(working, exchanging, copying)
         idle = gaps(busy, case.start, case.end)
         return cls(
-            working=working,
-            busy=busy,
-            exchanging=exchanging,
+            activities,
+            busy,
             exchanging_beside_work=intersection(exchanging, working),
-            copying=copying,
             hidden_copying=intersection(copying, computing),
-            exchanging_of_devices=tuple(device.exchanging for device in exchanges),
-            hidden_exchanging_of_devices=tuple(device.hidden for device in exchanges),
+            exchanges=exchanges_by_device(case),
             blocked=intersection(blocked_times(case), idle),
         )
 
@@ -265,8 +259,8 @@ class Division(NamedTuple):
             return sum(lengths, np.zeros(len(windows), np.int64))
 
         whole = windows[:, 1] - windows[:, 0]
-        work, busy = within(self.working), within(self.busy)
-        only_exchange = within(self.exchanging) - within(self.exchanging_beside_work)
+        work, busy = within(self.activities.working), within(self.busy)
+        only_exchange = within(self.activities.exchanging) - within(self.exchanging_beside_work)
         # In the order of the fields of `Parts`.
         columns = np.stack(
             (
@@ -275,15 +269,15 @@ class Division(NamedTuple):
                 only_exchange,
                 busy - work - only_exchange,
                 whole - busy,
-                within(*self.exchanging_of_devices),
-                within(*self.hidden_exchanging_of_devices),
-                within(self.copying),
+                within(*(device.exchanging for device in self.exchanges)),
+                within(*(device.hidden for device in self.exchanges)),
+                within(self.activities.copying),
                 within(self.hidden_copying),
                 within(self.blocked),
             )
         )
         seconds_of_parts = columns / 1e9
-        seconds_of_parts[OF_DEVICES] /= max(len(self.exchanging_of_devices), 1)
+        seconds_of_parts[OF_DEVICES] /= max(len(self.exchanges), 1)
         return tuple(Parts(*row) for row in seconds_of_parts.T.tolist())
 
 

@@ -123,17 +123,18 @@ class CaseFigures:
     @figure
     def compute_seconds(self) -> Seconds:
         """How long devices did work of their own."""
-        return in_seconds(total_length(self.division.working))
+        return in_seconds(total_length(self.division.activities.working))
 
     @figure
     def communication_seconds(self) -> Seconds:
         """How long at least one device exchanged or copied."""
-        return in_seconds(total_length(union(self.division.exchanging, self.division.copying)))
+        activities = self.division.activities
+        return in_seconds(total_length(union(activities.exchanging, activities.copying)))
 
     @figure
     def hidden_seconds(self) -> Seconds:
         """How much of that lay under computation."""
-        hidden_exchanging = self.division.hidden_exchanging_of_devices
+        hidden_exchanging = [device.hidden for device in self.division.exchanges]
         return in_seconds(total_length(union(self.division.hidden_copying, *hidden_exchanging)))
 
     @figure

@@ -303,38 +303,34 @@ def _read_rank(
     rank, world_size = job_of(trace)
     base = trace.properties.get("baseTimeNanoseconds")
     begin = trace.begin + (base if isinstance(base, int) else 0)
+    is_own = OWN_KEY in trace.properties
     # Of another format than PyTorch's the timeline is all that is known.
-    only_spans = OWN_KEY in trace.properties or not trace.slices
+    only_spans = is_own or not trace.slices
+    # Cases begin at zero, wherever they are in the trace.
+    has_clock = not (only_spans or timeline.cases)
     if only_spans:
-        collectives = _own_collectives(spans)
+        collectives = tuple(_own_collectives(spans))
     else:
         is_cut = len(timeline.spans) < len(whole_timeline.spans)
-        collectives = _collectives(trace, spans, begin, is_cut)
-    rank_trace = RankTrace(
+        collectives = tuple(_collectives(trace, spans, begin, is_cut))
+    origin = trace.begin if has_clock else None
+    if is_own:
+        origin = 0
+    # The arguments of a million events would take room from the figures.
+    del trace
+    return RankTrace(
         file=file,
         rank=rank,
         world_size=world_size,
         timeline=timeline,
         spans=len(timeline.spans),
-        figures=(),
-        collectives=tuple(collectives),
-        # Cases begin at zero, wherever they are in the trace.
-        begin=None if only_spans or timeline.cases else begin,
+        figures=tuple(CaseFigures(case, kernel_delay) for case in cases),
+        collectives=collectives,
+        begin=begin if has_clock else None,
+        prices=interference(cases),
         doubts=doubts,
-        origin=_origin(trace, timeline),
+        origin=origin,
     )
-    # The arguments of a million events would take room from the figures.
-    del trace
-    figures = tuple(CaseFigures(case, kernel_delay) for case in cases)
-    return replace(rank_trace, figures=figures, prices=interference(cases))
-
-
-def _origin(trace: Trace, timeline: Timeline) -> int | None:
-    """Return the timeline's zero by the clock of the file; None if that is not known."""
-    if OWN_KEY in trace.properties:
-        return 0
-    # Cases begin at zero, wherever they are in the trace.
-    return None if timeline.cases or not trace.slices else trace.begin
 
 
 def _collectives(trace: Trace, spans: Spans, begin: int, is_cut: bool) -> Iterator[Collective]:

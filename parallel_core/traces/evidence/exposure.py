@@ -31,7 +31,7 @@ from parallel_core.traces.evidence.passes import (
     backward_passes,
     passes_of_exchanges,
 )
-from parallel_core.traces.evidence.slowing import slowed
+from parallel_core.traces.evidence.slowing import first_quarter, slowed
 from parallel_core.traces.evidence.waiting import (
     HostWaits,
     call_that_waited,
@@ -357,8 +357,7 @@ def _thread_waited(names: np.ndarray, stretches: np.ndarray, pauses: np.ndarray)
     """
     waited = np.zeros(len(names), bool)
     for same_kind in groups_of(names):
-        first_quarter = np.sort(pauses[same_kind])[len(same_kind) // 4]
-        if first_quarter <= SOON:
+        if first_quarter(pauses[same_kind]) <= SOON:
             longest_pause = np.maximum(stretches[same_kind] * SHORTLY, SOON)
             waited[same_kind] = pauses[same_kind] <= longest_pause
     return waited

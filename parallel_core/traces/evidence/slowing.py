@@ -47,7 +47,7 @@ def slowed(
     for operations in comparable:
         alone = operations[is_alone[operations]]
         if len(alone) >= FEWEST:
-            usual[operations] = _first_quarter(lengths[alone])
+            usual[operations] = first_quarter(lengths[alone])
 
     compared = np.minimum(lengths, usual)
     free = exposed_within(case, groups, places, compared)
@@ -55,13 +55,13 @@ def slowed(
     for operations in comparable:
         beside = operations[is_beside[operations]]
         if len(beside) >= FEWEST:
-            is_slowed[beside] = _first_quarter(lengths[beside]) >= SLOWED * usual[beside[0]]
+            is_slowed[beside] = first_quarter(lengths[beside]) >= SLOWED * usual[beside[0]]
     return is_slowed
 
 
-def _first_quarter(lengths: np.ndarray) -> int:
-    """Return the length that a quarter of some operations do not exceed."""
-    return int(np.sort(lengths)[len(lengths) // 4])
+def first_quarter(times: np.ndarray) -> int:
+    """Return the time that a quarter of some times do not exceed."""
+    return int(np.sort(times)[len(times) // 4])
 
 
 def _in_the_same_place(case: CaseSpans, places: np.ndarray, steps: np.ndarray) -> list[np.ndarray]:
