@@ -88,6 +88,11 @@ class CaseSpans:
         return self.seconds / self.timed if self.timed else None
 
     @property
+    def is_slowed_down(self) -> bool:
+        """Whether the profiler slowed it down so much that its trace shows the profiler."""
+        return self.slowdown is not None and self.slowdown > MAX_SLOWDOWN
+
+    @property
     def lengths(self) -> np.ndarray:
         """How long each span took."""
         return self.spans.ends - self.spans.starts

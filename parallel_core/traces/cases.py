@@ -18,7 +18,6 @@ import numpy as np
 from backends.profiling.timeline import Timeline, in_seconds
 from parallel_core.traces.account import Division, Parts
 from parallel_core.traces.case_spans import (
-    MAX_SLOWDOWN,
     CaseSpans,
     calls_of,
     cases_of,
@@ -173,12 +172,26 @@ class CaseFigures:
     @figure
     def waits(self) -> Annotated[LaunchWaits | None, Lacking("no-links")]:
         """How long operations waited from their launch to their start."""
-        return _launch_waits(self.spans)
+        linked = self.spans.operations & self.spans.linked
+        waited = (self.spans.spans.starts - self.spans.spans.launched)[linked]
+        if len(waited) == 0:
+            return None
+        # Two clocks that differ slightly may let an operation begin before its launch.
+        waited = np.maximum(waited, 0)
+        median, percentile_90 = (np.percentile(waited, (50, 90)) / 1e9).tolist()
+        return LaunchWaits(len(waited), median, percentile_90, in_seconds(waited.max()))
 
     @figure
     def control_returned_seconds(self) -> Annotated[Seconds | None, Lacking("no-launches")]:
         """When the host had done all but the case's last wait, counted from its first launch."""
-        return _control_returned(self.spans)
+        spans, waits = self.spans.spans, self.spans.waits
+        calls = calls_of(spans, waits)
+        if len(calls) == 0:
+            return None
+        # A timing ends by waiting; control returns after the waits before that one.
+        if waits[calls[-1]]:
+            calls = calls[:-1]
+        return in_seconds(int(spans.ends[calls[-1]] - spans.starts[calls[0]]))
 
     @figure
     def dispatch_fraction(self) -> Annotated[Share | None, Lacking("no-launches")]:
@@ -289,8 +302,9 @@ class CaseFigures:
         """What a title says if the profiler slowed the case down so much that its trace shows the
         profiler.
         """
-        slowed = self.slowdown is not None and self.slowdown > MAX_SLOWDOWN
-        return f"slowed down by the profiler: {self.slowdown:.1f} × the time" if slowed else ""
+        if not self.spans.is_slowed_down:
+            return ""
+        return f"slowed down by the profiler: {self.slowdown:.1f} × the time"
 
 
 def timeline_figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
@@ -310,25 +324,3 @@ def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
     time_of_groups = sum(map(total_length, covered))
     time_of_any = total_length(union(*covered))
     return time_of_groups / time_of_any if time_of_any else None
-
-
-def _launch_waits(case: CaseSpans) -> LaunchWaits | None:
-    """Return how long operations waited for their start; None if no launch is known."""
-    waited = (case.spans.starts - case.spans.launched)[case.operations & case.linked]
-    if len(waited) == 0:
-        return None
-    # Two clocks that differ slightly may let an operation begin before its launch.
-    waited = np.maximum(waited, 0)
-    median, percentile_90 = np.percentile(waited, (50, 90)) / 1e9
-    return LaunchWaits(len(waited), float(median), float(percentile_90), in_seconds(waited.max()))
-
-
-def _control_returned(case: CaseSpans) -> float | None:
-    """Return after how many seconds the host had done all but the case's last wait."""
-    spans, calls = case.spans, calls_of(case.spans, case.waits)
-    if len(calls) == 0:
-        return None
-    # A timing ends by waiting; control returns after the waits before that one.
-    if case.waits[calls[-1]]:
-        calls = calls[:-1]
-    return in_seconds(int(spans.ends[calls[-1]] - spans.starts[calls[0]]))

@@ -354,10 +354,12 @@ def _own_collectives(spans: Spans) -> Iterator[Collective]:
             yield Collective(span.name, "", None, span.queue, span.start, span.end)
 
 
-def _rank_in_name(file: Path) -> int | None:
-    """Return the rank that a file's name says, if it says one."""
-    match = RANK_IN_NAME.search(file.name)
-    return None if match is None else int(match[1])
+def _rank_of(trace: RankTrace) -> int | None:
+    """Return the rank that a trace says itself, or else its file's name, if they say one."""
+    match = RANK_IN_NAME.search(trace.file.name)
+    if trace.rank is None and match is not None:
+        return int(match[1])
+    return trace.rank
 
 
 def _by_rank(traces: Sequence[RankTrace]) -> dict[int, RankTrace]:
@@ -365,7 +367,7 @@ def _by_rank(traces: Sequence[RankTrace]) -> dict[int, RankTrace]:
 
     Raises RequestError if only some of them say it, and if two are of the same rank.
     """
-    ranks = [_rank_in_name(trace.file) if trace.rank is None else trace.rank for trace in traces]
+    ranks = [_rank_of(trace) for trace in traces]
     if all(rank is None for rank in ranks):
         return dict(enumerate(traces))
     by_rank: dict[int, RankTrace] = {}

@@ -16,7 +16,6 @@ import numpy as np
 
 from parallel_core.measurement.confidence_intervals import exponential, stretched
 from parallel_core.traces.case_spans import (
-    MAX_SLOWDOWN,
     NO_INTERVALS,
     CaseSpans,
     groups_of,
@@ -85,7 +84,7 @@ def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
     """
     sides_by_case: dict[Beside, dict[Operation, list[Sides]]] = {kind: {} for kind in NEIGHBOURS}
     for case in cases:
-        if case.slowdown is not None and case.slowdown > MAX_SLOWDOWN:
+        if case.is_slowed_down:
             continue
         for neighbour, operation, sides in _sides(case):
             sides_by_case[neighbour].setdefault(operation, []).append(sides)

@@ -186,12 +186,9 @@ def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
     """Compute the figures of a case's annotations by name, those that last longest first."""
     marks_of_name = _by_name(case.annotations)
     names = sorted(marks_of_name, key=lambda name: _nanoseconds(marks_of_name[name]), reverse=True)
-    since = case.since[case.operations]
-    by_launch = np.argsort(since, kind="stable")
-    since = since[by_launch]
-    intervals = case.intervals(case.operations)[by_launch]
+    by_launch = case.in_order_of_launch(case.operations)
     return tuple(
-        _annotation(name, marks_of_name[name], since, intervals)
+        _annotation(name, marks_of_name[name], case.since[by_launch], case.intervals(by_launch))
         for name in names[:LONGEST_ANNOTATIONS]
     )
 
