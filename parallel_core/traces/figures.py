@@ -9,7 +9,7 @@ A figure that may be None says why: the code of what the trace lacks then (`trus
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from types import UnionType
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -56,10 +56,16 @@ class Figure:
     """The code of what the trace lacks where it is None; empty if it never is."""
 
 
-@cache
+DECLARED: dict[type, Mapping[str, Figure]] = {}
+"""What `figures_of_level` has read: types are resolved once."""
+
+
 def figures_of_level(level: type) -> Mapping[str, Figure]:
     """Return the declarations of a class of rows, by name, in their order."""
-    return {name: _declared(name, hint) for name, hint in hints_of(level).items()}
+    if level not in DECLARED:
+        hints = hints_of(level)
+        DECLARED[level] = {name: _declared(name, hint) for name, hint in hints.items()}
+    return DECLARED[level]
 
 
 def hints_of(level: type) -> dict[str, Any]:
