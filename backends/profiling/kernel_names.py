@@ -109,7 +109,8 @@ def shortened(name: str, length: int = LENGTH) -> str:
     if len(name) <= length:
         return name
     kept = length - 1
-    beginning, end = name[: kept // 2], name[kept // 2 - kept :]
+    kept_at_end = kept - kept // 2
+    beginning, end = name[: kept // 2], name[len(name) - kept_at_end :]
     return f"{beginning}…{end}"
 
 

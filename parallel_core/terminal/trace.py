@@ -132,10 +132,10 @@ def show_answer(
     if unhidden:
         _show_reasons(unhidden, console)
     show_sentences(filter(None, (first,)), console)
-    for steps in (process.steps for process in answer.recording.processes[:1]):
-        if steps is not None:
-            show_sentences(list(_steps_lines(steps))[:2], console, bullet="· ")
-    show_sentence(in_one_line(doubts, answer.recording.processes[0].waits is not None), console)
+    process = answer.recording.processes[0]
+    if process.steps is not None:
+        show_sentences(list(_steps_lines(process.steps))[:2], console, bullet="· ")
+    show_sentence(in_one_line(doubts, process.waits is not None), console)
 
 
 def _show_reasons(unhidden: Sequence[Unhidden], console: Console) -> None:

@@ -47,8 +47,8 @@ from parallel_core.traces.figures import (
     Seconds,
     Share,
     figure,
+    figures_of_level,
     ratio,
-    settle,
 )
 from parallel_core.traces.reasons import Unhidden, unhidden
 from parallel_core.traces.steps.figures import (
@@ -94,7 +94,8 @@ class CaseFigures:
 
     def settled(self) -> "CaseFigures":
         """Compute all figures, and let go of the spans."""
-        settle(self)
+        for name in figures_of_level(CaseFigures):
+            getattr(self, name)
         vars(self).pop("division", None)
         self.spans = replace(self.spans, spans=self.spans.spans[:0], host_calls=None)
         return self

@@ -70,24 +70,15 @@ def figures_of_level(level: type) -> Mapping[str, Figure]:
 
 def hints_of(level: type) -> dict[str, Any]:
     """Return the types of a class's figures, and of the fields that name its rows."""
-    return _hints_of_fields(level) | _hints_of_figures(level)
-
-
-def _hints_of_fields(level: type) -> dict[str, Any]:
-    """Return the types of a dataclass's fields; what is not shown of a row is not written."""
-    if not is_dataclass(level):
-        return {}
-    hints = get_type_hints(level, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(level) if field.repr}
-
-
-def _hints_of_figures(level: type) -> dict[str, Any]:
-    """Return what a class's methods return that are figures."""
-    methods = {name: value for name, value in vars(level).items() if isinstance(value, figure)}
-    return {
-        name: get_type_hints(method.func, include_extras=True)["return"]
-        for name, method in methods.items()
-    }
+    hints = {}
+    if is_dataclass(level):
+        hints_of_fields = get_type_hints(level, include_extras=True)
+        # What is not shown of a row is not written.
+        hints = {field.name: hints_of_fields[field.name] for field in fields(level) if field.repr}
+    for name, method in vars(level).items():
+        if isinstance(method, figure):
+            hints[name] = get_type_hints(method.func, include_extras=True)["return"]
+    return hints
 
 
 def _declared(name: str, hint: Any) -> Figure:
@@ -125,12 +116,6 @@ def as_json(value: Any) -> Any:
         if written[name] is None and figure.lacking
     }
     return {**written, "unknown": lacking} if lacking else written
-
-
-def settle(row: Any) -> None:
-    """Compute all figures of a row."""
-    for name in figures_of_level(type(row)):
-        getattr(row, name)
 
 
 def ratio(part: float, whole: float) -> float | None:
