@@ -44,7 +44,6 @@ DEVICES = Columns(
         "seconds": "time",
         "idle_seconds": "idle",
         "compute_seconds": "computes",
-        "non_compute_seconds": "only other work",
         "collective_seconds": "collectives",
         "hidden_collective_share": "hidden",
     },

@@ -34,19 +34,16 @@ WITHIN_A_DEVICE = r"^(Memcpy DtoD|Memcpy D2D|MemcpyD2D)"
 
 @dataclass(frozen=True)
 class DeviceFigures:
-    """One device: its time from its first operation to the end of its last one, divided, and its
-    collectives.
+    """One device: its time from its first operation to the end of its last one, and its
+    collectives. The time that is neither idle nor computing only other operations took.
     """
 
     device: str
     seconds: Seconds
-    """The sum of the idle, compute and non-compute seconds."""
     idle_seconds: Seconds
     """How long no operation ran."""
     compute_seconds: Seconds
     """How long at least one kernel ran that is no collective, no copy and no fill of memory."""
-    non_compute_seconds: Seconds
-    """How long only other devices ran."""
     collective_seconds: Seconds
     """How long at least one kernel of a communication library ran."""
     hidden_collective_share: Annotated[Share | None, Lacking("no-exchange")]
@@ -89,7 +86,6 @@ def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
                 seconds=in_seconds(lasted),
                 idle_seconds=in_seconds(lasted - busy),
                 compute_seconds=in_seconds(total_length(computing)),
-                non_compute_seconds=in_seconds(busy - total_length(computing)),
                 collective_seconds=in_seconds(total_length(exchanging)),
                 hidden_collective_share=ratio(hidden, total_length(exchanging)),
             )
