@@ -264,10 +264,9 @@ def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
     begins = np.array([window.start for window in windows])
     ends = np.array([window.end for window in windows])
     backward = spans.starts[operators[is_backward[operators]]]
-    first, last = np.searchsorted(backward, begins), np.searchsorted(backward, ends) - 1
-    has_pass = first <= last
-    first_start = np.where(has_pass, np.append(backward, 0)[first], 0)
-    last_start = np.where(has_pass, np.append(backward, 0)[last], 0)
+    # In a step without a pass the last operator is of an earlier step: no launch is before it.
+    last_start = of_last_begun(backward, backward, ends, EARLIEST, side="left")
+    first_start = np.append(backward, LATEST)[np.searchsorted(backward, begins)]
     step = np.searchsorted(begins, launches, side="right") - 1
     is_early = (step >= 0) & (launches < last_start[step])
     is_early &= ~_left_over(case, exchanges, step, begins, first_start)
