@@ -156,8 +156,7 @@ def with_communication(timeline: Timeline, kernels: re.Pattern[str]) -> Timeline
     """
     spans = timeline.columns
     span_fits = _operators_with(spans, kernels)
-    is_on_device = spans.kinds != KINDS.index("host")
-    kinds = np.where(span_fits & is_on_device, KINDS.index("exchange"), spans.kinds)
+    kinds = np.where(span_fits & ~spans.of_kind("host"), KINDS.index("exchange"), spans.kinds)
     return replace(timeline, spans=replace(spans, kinds=kinds))
 
 
@@ -199,7 +198,7 @@ def _computing_on_devices(timeline: Timeline) -> Spans:
     spans = timeline.columns
     queue_is_on_device = [device not in ("host", "cpu") for device, _ in spans.queues]
     is_on_device = np.array(queue_is_on_device, bool)[spans.queue_of]
-    return spans.select(is_on_device & (spans.kinds == KINDS.index("compute")))
+    return spans.select(is_on_device & spans.of_kind("compute"))
 
 
 def _operators_with(spans: Spans, pattern: re.Pattern[str]) -> np.ndarray:

@@ -50,12 +50,12 @@ def short_names(full_names: Iterable[str]) -> dict[str, str]:
     for function, names in names_of_function.items():
         is_telling = len(names) == 1 and function not in GENERIC
         if is_telling:
-            short_name_of[names[0]] = _shortened(function)
+            short_name_of[names[0]] = shortened(function)
             continue
         # Several kernels would have this name, so each gets a word of its arguments.
         words = _telling_words(function, [text_of[name] for name in names])
         for name, word in zip(names, words, strict=True):
-            short_name_of[name] = _shortened(f"{function}<{word}>" if word else function)
+            short_name_of[name] = shortened(f"{function}<{word}>" if word else function)
     return _numbered(short_name_of)
 
 
@@ -102,12 +102,16 @@ def _telling_words(function: str, texts: Sequence[str]) -> list[str]:
     return [min(words, key=text_counts.__getitem__, default="") for words in words_of_texts]
 
 
-def _shortened(name: str) -> str:
-    """Return a name with an ellipsis in its middle if it is too long."""
-    if len(name) <= LENGTH:
+def shortened(name: str, length: int = LENGTH) -> str:
+    """Put an ellipsis into the middle of a name that is too long: kernels' and threads' names
+    differ at their ends.
+    """
+    if len(name) <= length:
         return name
-    half = LENGTH // 2
-    return f"{name[: half - 1]}…{name[-half:]}"
+    kept = length - 1
+    kept_at_end = kept - kept // 2
+    beginning, end = name[: kept // 2], name[len(name) - kept_at_end :]
+    return f"{beginning}…{end}"
 
 
 def _numbered(names: Mapping[str, str]) -> dict[str, str]:

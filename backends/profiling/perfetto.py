@@ -118,12 +118,12 @@ def _names(timeline: Timeline, rows: Mapping[Queue, PerfettoRow]) -> Iterator[JS
     all_rows = {(CASES, CASES): CASES_ROW, **rows} if timeline.cases else rows
     device_of = {row["pid"]: device for (device, _), row in all_rows.items()}
     for pid, device in device_of.items():
-        yield from _name("process", {"pid": pid, "tid": 0}, device, pid)
+        yield from naming("process", {"pid": pid, "tid": 0}, device, pid)
     for (_, queue), row in all_rows.items():
-        yield from _name("thread", row, queue, row["tid"])
+        yield from naming("thread", row, queue, row["tid"])
 
 
-def _name(noun: str, row: PerfettoRow, name: str, sort_index: int) -> Iterator[JSONObject]:
+def naming(noun: str, row: PerfettoRow, name: str, sort_index: int) -> Iterator[JSONObject]:
     """Yield the two events that name a process or a thread, and say where viewers show it."""
     yield {"ph": "M", "name": f"{noun}_name", **row, "args": {"name": name}}
     yield {"ph": "M", "name": f"{noun}_sort_index", **row, "args": {"sort_index": sort_index}}

@@ -97,10 +97,3 @@ class Texts:
             for row, text in zip(rows.tolist(), texts_of_rows, strict=True):
                 texts[row] = text
         return texts
-
-    def holding(self, wanted: bytes) -> np.ndarray:
-        """Return which texts contain `wanted`: a mask, with an entry for each row."""
-        holds = np.zeros(len(self), bool)
-        for rows, texts in self.by_block():
-            holds[rows] = [wanted in text for text in texts]
-        return holds

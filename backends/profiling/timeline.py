@@ -157,6 +157,16 @@ class Spans(Columns[Span]):
         """When each was launched, or began if the profiler does not record it."""
         return np.where(self.launched == UNKNOWN, self.starts, self.launched)
 
+    def of_kind(self, *kinds: SpanKind) -> np.ndarray:
+        """Return the mask of the spans of some kinds."""
+        return np.isin(self.kinds, [KINDS.index(kind) for kind in kinds])
+
+    def intervals(self, where: "np.ndarray | slice" = slice(None)) -> np.ndarray:
+        """Return the starts and ends of the spans that a mask selects, or at some positions, or of
+        all, (n, 2).
+        """
+        return np.stack((self.starts[where], self.ends[where]), axis=1)
+
     def moved(self, nanoseconds: int) -> "Spans":
         """Return the same spans at times later by a number of nanoseconds."""
         launched = np.where(self.launched == UNKNOWN, UNKNOWN, self.launched + nanoseconds)
@@ -200,6 +210,14 @@ class HostCalls:
     """Positions in ROLES."""
     captures: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """When graphs were captured, (n, 2): what is launched then does not run."""
+
+    def with_role(self, *roles: HostRole) -> np.ndarray:
+        """Return the positions of the calls that have one of some roles."""
+        return np.flatnonzero(np.isin(self.roles, [ROLES.index(role) for role in roles]))
+
+    def intervals(self, where: "np.ndarray | slice" = slice(None)) -> np.ndarray:
+        """Return the starts and ends of the calls at some positions, or of all, (n, 2)."""
+        return np.stack((self.starts[where], self.ends[where]), axis=1)
 
 
 class Window(NamedTuple):

@@ -99,8 +99,12 @@ def show_rows(rows: Sequence[object], columns: Columns, console: Console) -> Non
 
 def written(row: Any, name: str) -> str:
     """Write a figure of a row in its unit; a dash if it is not known."""
-    value = getattr(row, name)
-    return NOTHING if value is None else WRITE[figures_of_level(type(row))[name].unit](value)
+    return written_value(type(row), name, getattr(row, name))
+
+
+def written_value(level: type, name: str, value: Any) -> str:
+    """Write a value of a figure of a class of rows; a dash if it is not known."""
+    return NOTHING if value is None else WRITE[figures_of_level(level)[name].unit](value)
 
 
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:

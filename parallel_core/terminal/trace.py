@@ -13,18 +13,17 @@ from parallel_core.terminal.layout import show_sentence, show_sentences, show_ta
 from parallel_core.terminal.timeline import (
     NOTHING,
     QUEUES,
-    WRITE,
     Columns,
     case_lines,
     show_figures,
     show_prices,
     show_rows,
     written,
+    written_value,
 )
 from parallel_core.traces.bounds.answer import Answer, answer_of_trace
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.evidence.interference import Price
-from parallel_core.traces.figures import figures_of_level
 from parallel_core.traces.profile.analysis import Analysis
 from parallel_core.traces.ranks import RankFigures, Ranks
 from parallel_core.traces.reasons import Unhidden
@@ -45,7 +44,6 @@ DEVICES = Columns(
         "seconds": "time",
         "idle_seconds": "idle",
         "compute_seconds": "computes",
-        "non_compute_seconds": "only other work",
         "collective_seconds": "collectives",
         "hidden_collective_share": "hidden",
     },
@@ -63,13 +61,6 @@ IDLENESS = Columns(
         "other_wait_seconds": "other queues",
     },
     most="idle_seconds",
-)
-LENGTHS = Columns(
-    "operations launched and not begun",
-    "queue",
-    ("device", "queue"),
-    {"operations": "operations", "mean_length": "mean", "longest": "most"},
-    most="operations",
 )
 OPERATIONS = Columns(
     "operations that take the most time",
@@ -140,10 +131,10 @@ def show_answer(
     if unhidden:
         _show_reasons(unhidden, console)
     show_sentences(filter(None, (first,)), console)
-    for steps in (process.steps for process in answer.recording.processes[:1]):
-        if steps is not None:
-            show_sentences(list(_steps_lines(steps))[:2], console, bullet="· ")
-    show_sentence(in_one_line(doubts, answer.recording.processes[0].waits is not None), console)
+    process = answer.recording.processes[0]
+    if process.steps is not None:
+        show_sentences(list(_steps_lines(process.steps))[:2], console, bullet="· ")
+    show_sentence(in_one_line(doubts, process.waits is not None), console)
 
 
 def _show_reasons(unhidden: Sequence[Unhidden], console: Console) -> None:
@@ -164,7 +155,6 @@ def show_details(case: CaseFigures, prices: Sequence[Price], console: Console) -
     show_prices(prices, console)
     show_rows(case.devices, DEVICES, console)
     show_rows(case.idleness, IDLENESS, console)
-    show_rows(case.queue_lengths, LENGTHS, console)
     show_rows(case.operations[:MAX_ROWS], OPERATIONS, console)
     if case.steps is not None:
         if len(case.steps.steps) <= MAX_ROWS:
@@ -213,7 +203,9 @@ def _rows_of_ranks(ranks: Ranks) -> Table:
     table.add_section()
     for kind in ("median", "spread"):
         spreads = [(name, getattr(ranks.spread.get(name), kind, None)) for name in RANKS]
-        table.add_row(kind, *(_cell(name, value) for name, value in spreads), "")
+        table.add_row(
+            kind, *(written_value(RankFigures, name, value) for name, value in spreads), ""
+        )
     return table
 
 
@@ -225,17 +217,12 @@ def _rows_of_figures(ranks: Ranks) -> Table:
         spread = ranks.spread.get(name)
         if spread is not None:
             least, middle, most, apart = (
-                _cell(name, value)
+                written_value(RankFigures, name, value)
                 for value in (spread.least, spread.median, spread.most, spread.spread)
             )
             ends = (str(spread.least_rank), str(spread.most_rank))
             table.add_row(heading, least, ends[0], middle, most, ends[1], apart)
     return table
-
-
-def _cell(name: str, value: float | None) -> str:
-    """Write a value of a rank's figure; a dash if it is not known."""
-    return NOTHING if value is None else WRITE[figures_of_level(RankFigures)[name].unit](value)
 
 
 def _straggler(ranks: Ranks) -> str:

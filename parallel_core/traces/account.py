@@ -32,9 +32,9 @@ from parallel_core.traces.case_spans import (
     NO_INTERVALS,
     CaseSpans,
     gaps,
-    groups_of,
     intersection,
     lengths_within,
+    places_by_key,
     union,
 )
 from parallel_core.traces.devices import FILLS, WITHIN_A_DEVICE
@@ -205,8 +205,8 @@ def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
     masks, device_of = masks_of(case), case.device_of
     # As Holistic Trace Analysis has it, filling memory hides no exchange.
     kernels = np.flatnonzero(masks.computing & ~case.named(FILLS))
-    kernels_of = _by_device(device_of, kernels)
-    exchanges_of = _by_device(device_of, np.flatnonzero(masks.exchanging))
+    kernels_of = places_by_key(device_of, kernels)
+    exchanges_of = places_by_key(device_of, np.flatnonzero(masks.exchanging))
     all_compute = set(exchanges_of) <= set(kernels_of)
     on_any_device = NO_INTERVALS if all_compute else case.covered(kernels)
     rows = []
@@ -220,47 +220,32 @@ def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
     return tuple(rows)
 
 
-def _by_device(device_of: np.ndarray, places: np.ndarray) -> dict[int, np.ndarray]:
-    """Sort places of spans by the numbers of their devices, in order."""
-    places_of = {}
-    for same_device in groups_of(device_of[places]):
-        on_device = places[same_device]
-        places_of[int(device_of[on_device[0]])] = on_device
-    return places_of
-
-
 class Division(NamedTuple):
     """What divides a case's time into parts, all of it interval sets."""
 
-    working: np.ndarray
+    activities: Activities
     busy: np.ndarray
     """When anything ran: work, an exchange or a copy."""
-    exchanging: np.ndarray
     exchanging_beside_work: np.ndarray
-    copying: np.ndarray
     hidden_copying: np.ndarray
-    exchanging_of_devices: tuple[np.ndarray, ...]
-    """Of each device that exchanges; the next likewise."""
-    hidden_exchanging_of_devices: tuple[np.ndarray, ...]
+    exchanges: tuple[DeviceExchange, ...]
+    """Of each device that exchanges."""
     blocked: np.ndarray
     """When nothing ran, and the host stood in a call that waits."""
 
     @classmethod
     def of(cls, case: CaseSpans) -> "Division":
         """Return what divides the time of a case."""
-        working, exchanging, copying, computing = times_of(case)
-        exchanges = exchanges_by_device(case)
+        activities = times_of(case)
+        working, exchanging, copying, computing = activities
         busy = union(working, exchanging, copying)
         idle = gaps(busy, case.start, case.end)
         return cls(
-            working=working,
-            busy=busy,
-            exchanging=exchanging,
+            activities,
+            busy,
             exchanging_beside_work=intersection(exchanging, working),
-            copying=copying,
             hidden_copying=intersection(copying, computing),
-            exchanging_of_devices=tuple(device.exchanging for device in exchanges),
-            hidden_exchanging_of_devices=tuple(device.hidden for device in exchanges),
+            exchanges=exchanges_by_device(case),
             blocked=intersection(blocked_times(case), idle),
         )
 
@@ -274,8 +259,8 @@ class Division(NamedTuple):
             return sum(lengths, np.zeros(len(windows), np.int64))
 
         whole = windows[:, 1] - windows[:, 0]
-        work, busy = within(self.working), within(self.busy)
-        only_exchange = within(self.exchanging) - within(self.exchanging_beside_work)
+        work, busy = within(self.activities.working), within(self.busy)
+        only_exchange = within(self.activities.exchanging) - within(self.exchanging_beside_work)
         # In the order of the fields of `Parts`.
         columns = np.stack(
             (
@@ -284,15 +269,15 @@ class Division(NamedTuple):
                 only_exchange,
                 busy - work - only_exchange,
                 whole - busy,
-                within(*self.exchanging_of_devices),
-                within(*self.hidden_exchanging_of_devices),
-                within(self.copying),
+                within(*(device.exchanging for device in self.exchanges)),
+                within(*(device.hidden for device in self.exchanges)),
+                within(self.activities.copying),
                 within(self.hidden_copying),
                 within(self.blocked),
             )
         )
         seconds_of_parts = columns / 1e9
-        seconds_of_parts[OF_DEVICES] /= max(len(self.exchanging_of_devices), 1)
+        seconds_of_parts[OF_DEVICES] /= max(len(self.exchanges), 1)
         return tuple(Parts(*row) for row in seconds_of_parts.T.tolist())
 
 
@@ -362,7 +347,7 @@ def _hidden_share(
     over the steps that have any; None if there is none.
     """
     part, hidden_part = f"{kind}_seconds", f"hidden_{kind}_seconds"
-    shares = [ratio(getattr(whole, hidden_part), getattr(whole, part)) for whole in wholes]
+    shares = [getattr(whole, f"hidden_{kind}_share") for whole in wholes]
     known = [share for share in shares if share is not None]
     if not known:
         return None

@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 
 from backends.profiling.timeline import (
-    KINDS,
     UNKNOWN,
     HostCalls,
     Span,
@@ -89,6 +88,11 @@ class CaseSpans:
         return self.seconds / self.timed if self.timed else None
 
     @property
+    def is_slowed_down(self) -> bool:
+        """Whether the profiler slowed it down so much that its trace shows the profiler."""
+        return self.slowdown is not None and self.slowdown > MAX_SLOWDOWN
+
+    @property
     def lengths(self) -> np.ndarray:
         """How long each span took."""
         return self.spans.ends - self.spans.starts
@@ -119,7 +123,7 @@ class CaseSpans:
 
     def of_kind(self, *kinds: SpanKind) -> np.ndarray:
         """Return the mask of the spans of some kinds."""
-        return np.isin(self.spans.kinds, [KINDS.index(kind) for kind in kinds])
+        return self.spans.of_kind(*kinds)
 
     def named(self, pattern: str | re.Pattern[str]) -> np.ndarray:
         """Return the mask of the spans whose operators' names hold a regular expression."""
@@ -130,7 +134,12 @@ class CaseSpans:
         """Return the starts and ends of the spans that a mask selects, or of those at some places,
         (n, 2).
         """
-        return np.stack((self.spans.starts[where], self.spans.ends[where]), axis=1)
+        return self.spans.intervals(where)
+
+    def in_order_of_launch(self, mask: np.ndarray) -> np.ndarray:
+        """Return the places of the spans that a mask selects, those launched first coming first."""
+        selected = np.flatnonzero(mask)
+        return selected[np.argsort(self.since[selected], kind="stable")]
 
     def covered(self, where: np.ndarray) -> np.ndarray:
         """Return the times that these spans cover, as an interval set."""
@@ -234,7 +243,7 @@ def calls_of(spans: Spans, waits: np.ndarray) -> np.ndarray:
     """Return the places of the calls, with their waits, of the thread that launched first; none if
     none did.
     """
-    is_host = spans.kinds == KINDS.index("host")
+    is_host = spans.of_kind("host")
     launches = np.flatnonzero(is_host & ~waits)
     if len(launches) == 0:
         return launches
@@ -246,7 +255,7 @@ def _waits(spans: Spans) -> np.ndarray:
     """Return the mask of the spans that `is_wait`."""
     if not spans:
         return np.zeros(0, bool)
-    is_host = spans.kinds == KINDS.index("host")
+    is_host = spans.of_kind("host")
     is_wait_name = np.array([_names_wait(name) for name in spans.names], bool)
     is_waits_queue = np.array([queue == WAITS_QUEUE for _, queue in spans.queues], bool)
     return is_host & (is_wait_name[spans.name_of] | is_waits_queue[spans.queue_of])
@@ -268,6 +277,15 @@ def groups_of(keys: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(small_keys, kind="stable")
     bounds = np.flatnonzero(np.diff(keys[order])) + 1
     return np.split(order, bounds)
+
+
+def places_by_key(keys: np.ndarray, places: np.ndarray) -> dict[int, np.ndarray]:
+    """Return some places of spans by their keys, the smallest first; `keys` has all spans'."""
+    by_key = {}
+    for same_key in groups_of(keys[places]):
+        with_key = places[same_key]
+        by_key[int(keys[with_key[0]])] = with_key
+    return by_key
 
 
 def of_last_begun(

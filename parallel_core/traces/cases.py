@@ -15,15 +15,9 @@ from typing import Annotated
 
 import numpy as np
 
-from backends.profiling.timeline import (
-    KINDS,
-    SpanKind,
-    Timeline,
-    in_seconds,
-)
+from backends.profiling.timeline import Timeline, in_seconds
 from parallel_core.traces.account import Division, Parts
 from parallel_core.traces.case_spans import (
-    MAX_SLOWDOWN,
     CaseSpans,
     calls_of,
     cases_of,
@@ -42,10 +36,8 @@ from parallel_core.traces.devices.queues import (
     KERNEL_DELAY,
     QueueFigures,
     QueueIdleness,
-    QueueLength,
     queue_figures,
     queue_idleness,
-    queue_lengths,
 )
 from parallel_core.traces.evidence.passes import EarlyExchanges, early_exchanges
 from parallel_core.traces.figures import (
@@ -55,8 +47,8 @@ from parallel_core.traces.figures import (
     Seconds,
     Share,
     figure,
+    figures_of_level,
     ratio,
-    settle,
 )
 from parallel_core.traces.reasons import Unhidden, unhidden
 from parallel_core.traces.steps.figures import (
@@ -66,15 +58,6 @@ from parallel_core.traces.steps.figures import (
     steps,
 )
 from parallel_core.traces.trust import waits_for_nothing
-
-
-@dataclass(frozen=True)
-class KindFigures:
-    """All spans of one kind: their number and their mean duration."""
-
-    kind: SpanKind
-    spans: Count
-    mean_seconds: Seconds
 
 
 @dataclass(frozen=True)
@@ -111,7 +94,8 @@ class CaseFigures:
 
     def settled(self) -> "CaseFigures":
         """Compute all figures, and let go of the spans."""
-        settle(self)
+        for name in figures_of_level(CaseFigures):
+            getattr(self, name)
         vars(self).pop("division", None)
         self.spans = replace(self.spans, spans=self.spans.spans[:0], host_calls=None)
         return self
@@ -137,23 +121,20 @@ class CaseFigures:
         return queue_figures(self.spans)
 
     @figure
-    def kinds(self) -> tuple[KindFigures, ...]:
-        return _kind_figures(self.spans)
-
-    @figure
     def compute_seconds(self) -> Seconds:
         """How long devices did work of their own."""
-        return in_seconds(total_length(self.division.working))
+        return in_seconds(total_length(self.division.activities.working))
 
     @figure
     def communication_seconds(self) -> Seconds:
         """How long at least one device exchanged or copied."""
-        return in_seconds(total_length(union(self.division.exchanging, self.division.copying)))
+        activities = self.division.activities
+        return in_seconds(total_length(union(activities.exchanging, activities.copying)))
 
     @figure
     def hidden_seconds(self) -> Seconds:
         """How much of that lay under computation."""
-        hidden_exchanging = self.division.hidden_exchanging_of_devices
+        hidden_exchanging = [device.hidden for device in self.division.exchanges]
         return in_seconds(total_length(union(self.division.hidden_copying, *hidden_exchanging)))
 
     @figure
@@ -167,13 +148,8 @@ class CaseFigures:
         return ratio(self.hidden_seconds, min(self.compute_seconds, self.communication_seconds))
 
     @figure
-    def working_seconds(self) -> Seconds:
-        """How long at least one operation ran."""
-        return in_seconds(total_length(self.division.busy))
-
-    @figure
     def queues_at_once(self) -> Annotated[Ratio | None, Lacking("no-operations")]:
-        """How many queues worked at the same time, on average over the working seconds."""
+        """How many queues worked at the same time, on average while any did."""
         return _at_once(self.spans, self.spans.spans.queue_of)
 
     @figure
@@ -197,37 +173,32 @@ class CaseFigures:
     @figure
     def waits(self) -> Annotated[LaunchWaits | None, Lacking("no-links")]:
         """How long operations waited from their launch to their start."""
-        return _launch_waits(self.spans)
+        linked = self.spans.operations & self.spans.linked
+        waited = (self.spans.spans.starts - self.spans.spans.launched)[linked]
+        if len(waited) == 0:
+            return None
+        # Two clocks that differ slightly may let an operation begin before its launch.
+        waited = np.maximum(waited, 0)
+        median, percentile_90 = (np.percentile(waited, (50, 90)) / 1e9).tolist()
+        return LaunchWaits(len(waited), median, percentile_90, in_seconds(waited.max()))
 
     @figure
     def control_returned_seconds(self) -> Annotated[Seconds | None, Lacking("no-launches")]:
         """When the host had done all but the case's last wait, counted from its first launch."""
-        return _control_returned(self.spans)
+        spans, waits = self.spans.spans, self.spans.waits
+        calls = calls_of(spans, waits)
+        if len(calls) == 0:
+            return None
+        # A timing ends by waiting; control returns after the waits before that one.
+        if waits[calls[-1]]:
+            calls = calls[:-1]
+        return in_seconds(int(spans.ends[calls[-1]] - spans.starts[calls[0]]))
 
     @figure
     def dispatch_fraction(self) -> Annotated[Share | None, Lacking("no-launches")]:
         """The same as a share of the whole."""
         returned = self.control_returned_seconds
         return None if returned is None else ratio(returned, self.seconds)
-
-    @figure
-    def collective_seconds(self) -> Seconds:
-        """How long a device ran kernels of communication libraries, all devices added up."""
-        return sum(device.collective_seconds for device in self.devices)
-
-    @figure
-    def hidden_collective_seconds(self) -> Seconds:
-        """How much of that lay under the same device's computation, without copies and fills of
-        memory.
-        """
-        return sum(device.hidden_collective_seconds for device in self.devices)
-
-    @figure
-    def hidden_collective_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
-        """The same as a share, which Holistic Trace Analysis calls overlap; `hidden_share` has
-        copies as well.
-        """
-        return ratio(self.hidden_collective_seconds, self.collective_seconds)
 
     @figure
     def devices(self) -> tuple[DeviceFigures, ...]:
@@ -240,11 +211,6 @@ class CaseFigures:
     def idleness(self) -> tuple[QueueIdleness, ...]:
         """Devices' queues by name."""
         return queue_idleness(self.spans, self.kernel_delay)
-
-    @figure
-    def queue_lengths(self) -> tuple[QueueLength, ...]:
-        """Devices' queues by name, without those that have no links to launches."""
-        return queue_lengths(self.spans)
 
     @figure
     def operations(self) -> tuple[OperationFigures, ...]:
@@ -330,31 +296,21 @@ class CaseFigures:
     @figure
     def idle_share(self) -> Share:
         """The share of the time in which no operation ran."""
-        return 1 - self.working_seconds / self.seconds if self.seconds else 0.0
+        return ratio(self.parts.idle_seconds, self.seconds) or 0.0
 
     @property
     def slowed_in_words(self) -> str:
         """What a title says if the profiler slowed the case down so much that its trace shows the
         profiler.
         """
-        slowed = self.slowdown is not None and self.slowdown > MAX_SLOWDOWN
-        return f"slowed down by the profiler: {self.slowdown:.1f} × the time" if slowed else ""
+        if not self.spans.is_slowed_down:
+            return ""
+        return f"slowed down by the profiler: {self.slowdown:.1f} × the time"
 
 
 def timeline_figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
     """Return the figures of every case; a timeline without cases is one case, named "all"."""
     return tuple(map(CaseFigures, cases_of(timeline)))
-
-
-def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
-    """Compute the figures of every kind of which there are spans."""
-    rows = []
-    for kind in KINDS:
-        lengths = case.lengths[case.of_kind(kind)]
-        count = len(lengths)
-        if count:
-            rows.append(KindFigures(kind, count, in_seconds(lengths.sum()) / count))
-    return tuple(rows)
 
 
 def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
@@ -369,25 +325,3 @@ def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
     time_of_groups = sum(map(total_length, covered))
     time_of_any = total_length(union(*covered))
     return time_of_groups / time_of_any if time_of_any else None
-
-
-def _launch_waits(case: CaseSpans) -> LaunchWaits | None:
-    """Return how long operations waited for their start; None if no launch is known."""
-    waited = (case.spans.starts - case.spans.launched)[case.operations & case.linked]
-    if len(waited) == 0:
-        return None
-    # Two clocks that differ slightly may let an operation begin before its launch.
-    waited = np.maximum(waited, 0)
-    median, percentile_90 = np.percentile(waited, (50, 90)) / 1e9
-    return LaunchWaits(len(waited), float(median), float(percentile_90), in_seconds(waited.max()))
-
-
-def _control_returned(case: CaseSpans) -> float | None:
-    """Return after how many seconds the host had done all but the case's last wait."""
-    spans, calls = case.spans, calls_of(case.spans, case.waits)
-    if len(calls) == 0:
-        return None
-    # A timing ends by waiting; control returns after the waits before that one.
-    if case.waits[calls[-1]]:
-        calls = calls[:-1]
-    return in_seconds(int(spans.ends[calls[-1]] - spans.starts[calls[0]]))

@@ -51,8 +51,6 @@ class Figure:
     """The declaration of a figure."""
 
     name: str
-    level: str
-    """The name of the class of its rows."""
     unit: Unit | None
     """None if it is a name, or has figures of its own."""
     lacking: str
@@ -69,40 +67,31 @@ def figures_of_level(level: type) -> Mapping[str, Figure]:
     """Return the declarations of a class of rows, by name, in their order."""
     if level not in DECLARED:
         hints = hints_of(level)
-        DECLARED[level] = {name: _declared(name, level, hint) for name, hint in hints.items()}
+        DECLARED[level] = {name: _declared(level, name, hint) for name, hint in hints.items()}
     return DECLARED[level]
 
 
 def hints_of(level: type) -> dict[str, Any]:
     """Return the types of a class's figures, and of the fields that name its rows."""
-    return _hints_of_fields(level) | _hints_of_figures(level)
+    hints = {}
+    if is_dataclass(level):
+        hints_of_fields = get_type_hints(level, include_extras=True)
+        # What is not shown of a row is not written.
+        hints = {field.name: hints_of_fields[field.name] for field in fields(level) if field.repr}
+    for name, method in vars(level).items():
+        if isinstance(method, figure):
+            hints[name] = get_type_hints(method.func, include_extras=True)["return"]
+    return hints
 
 
-def _hints_of_fields(level: type) -> dict[str, Any]:
-    """Return the types of a dataclass's fields; what is not shown of a row is not written."""
-    if not is_dataclass(level):
-        return {}
-    hints = get_type_hints(level, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(level) if field.repr}
-
-
-def _hints_of_figures(level: type) -> dict[str, Any]:
-    """Return what a class's methods return that are figures."""
-    methods = {name: value for name, value in vars(level).items() if isinstance(value, figure)}
-    return {
-        name: get_type_hints(method.func, include_extras=True)["return"]
-        for name, method in methods.items()
-    }
-
-
-def _declared(name: str, level: type, hint: Any) -> Figure:
+def _declared(level: type, name: str, hint: Any) -> Figure:
     """Return a declaration from a type: `Annotated[Share | None, Lacking("no-exchange")]`."""
     marks = list(_marks(hint))
     units = [mark for mark in marks if isinstance(mark, Unit)]
     codes = [mark.code for mark in marks if isinstance(mark, Lacking)]
     method = vars(level).get(name)
     sentence = " ".join((method.func.__doc__ or "").split()) if isinstance(method, figure) else ""
-    return Figure(name, level.__name__, next(iter(units), None), next(iter(codes), ""), sentence)
+    return Figure(name, next(iter(units), None), next(iter(codes), ""), sentence)
 
 
 def _marks(hint: Any) -> Iterator[object]:
@@ -132,12 +121,6 @@ def as_json(value: Any) -> Any:
         if written[name] is None and figure.lacking
     }
     return {**written, "unknown": lacking} if lacking else written
-
-
-def settle(row: Any) -> None:
-    """Compute all figures of a row."""
-    for name in figures_of_level(type(row)):
-        getattr(row, name)
 
 
 def ratio(part: float, whole: float) -> float | None:

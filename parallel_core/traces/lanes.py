@@ -13,6 +13,7 @@ from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds, queue_order
+from backends.profiling.kernel_names import shortened
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.traces.case_spans import CaseSpans, is_wait
 from parallel_core.traces.cases import CaseFigures
@@ -241,28 +242,15 @@ def _block_label(spans: Sequence[Span]) -> str:
     """Name the spans of a block; a single operation by the framework's own name too."""
     if len(spans) == 1:
         (span,) = spans
-        name = shortened(span.name)
+        name = shortened(span.name, MAX_NAME_CHARACTERS)
         if span.kind == "host" or not span.operator or span.operator == span.name:
             return name
-        return f"{name} ({shortened(span.operator)})"
+        return f"{name} ({shortened(span.operator, MAX_NAME_CHARACTERS)})"
     counts = Counter(span.name for span in spans)
     names = [shortened(name, MAX_LISTED_CHARACTERS) for name, _ in counts.most_common(MAX_NAMES)]
     if len(counts) > MAX_NAMES:
         names.append("…")
     return f"{len(spans)} × {', '.join(names)}"
-
-
-def shortened(name: str, characters: int = MAX_NAME_CHARACTERS) -> str:
-    """Put an ellipsis into the middle of a name that is too long: kernels' and threads' names
-    differ at their ends.
-    """
-    if len(name) <= characters:
-        return name
-    kept = characters - 1
-    kept_at_end = kept // 2
-    beginning = name[: kept - kept_at_end]
-    end = name[len(name) - kept_at_end :]
-    return f"{beginning}…{end}"
 
 
 def block_text(block: Block) -> str:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Timeline
+from backends.profiling.perfetto import naming
 from backends.profiling.slices import FINDINGS
 from backends.profiling.trace_events import text_blocks
 from parallel_core.system.errors import RequestError
@@ -156,13 +157,10 @@ def _idle(case: CaseSpans, places: np.ndarray, kernel_delay: int) -> Iterator[Fi
 def _events(tracks: dict[str, list[Finding]], origin: int) -> Iterator[Event]:
     """Yield the events of all tracks, those of a track in the order of time."""
     process = {"pid": FINDINGS, "tid": 0}
-    name = {"name": "parallel-core: findings"}
-    yield {"ph": "M", "name": "process_name", **process, "args": name}
-    yield {"ph": "M", "name": "process_sort_index", **process, "args": {"sort_index": -1}}
+    yield from naming("process", process, "parallel-core: findings", -1)
     for number, (track, findings) in enumerate(tracks.items(), 1):
         row = {"pid": FINDINGS, "tid": FINDINGS + number}
-        yield {"ph": "M", "name": "thread_name", **row, "args": {"name": track}}
-        yield {"ph": "M", "name": "thread_sort_index", **row, "args": {"sort_index": number}}
+        yield from naming("thread", row, track, number)
         for finding in findings:
             event = {
                 "ph": "X",

@@ -6,7 +6,7 @@ hidden but for little, or takes little time beside no computation, has none.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -20,7 +20,7 @@ from parallel_core.traces.case_spans import (
     CaseSpans,
     groups_of,
 )
-from parallel_core.traces.evidence.communication import Communication, communication
+from parallel_core.traces.evidence.communication import communication
 from parallel_core.traces.evidence.exposure import Evidence
 from parallel_core.traces.evidence.usual_steps import (
     RARE,
@@ -188,8 +188,7 @@ class Unhidden:
     kind: SpanKind
     name: str
     operations: Count
-    """Those with this reason; `of_operations` are all of this kind."""
-    of_operations: Count
+    """Those with this reason."""
     steps: Annotated[Count | None, Lacking("no-steps")]
     """None if the program marks no steps."""
     unhidden_seconds: Seconds
@@ -216,8 +215,6 @@ class Reasoned(NamedTuple):
 
     exposed: Evidence
     reason_of: np.ndarray
-    groups: Sequence[Communication]
-    """All exchanges and copies, hidden or not."""
 
 
 def reasoned(case: CaseSpans) -> Reasoned | None:
@@ -230,12 +227,11 @@ def reasoned(case: CaseSpans) -> Reasoned | None:
     if not masks_of(case).computing.any():
         # Nothing could have hidden them.
         return None
-    groups = communication(case)
-    exposed = Evidence(case, groups)
+    exposed = Evidence(case, communication(case))
     if len(exposed.places) == 0:
         return None
     holding = np.array([reason.holds(exposed) for reason in REASONS])
-    return Reasoned(exposed, np.argmax(holding, axis=0), groups)
+    return Reasoned(exposed, np.argmax(holding, axis=0))
 
 
 def unhidden(case: CaseSpans) -> tuple[Unhidden, ...]:
@@ -263,12 +259,12 @@ def _unhidden_of_kind(
     spans, exposed = case.spans, operations.exposed
     first = spans[int(exposed.places[numbers[0]])]
     has_name = spans.name_of == spans.names.index(first.name)
-    is_of_kind = has_name & (spans.kinds == KINDS.index(first.kind))
-    times = times_of(case, is_of_kind, operations.groups)
+    is_of_kind = has_name & spans.of_kind(first.kind)
+    times = times_of(case, is_of_kind, exposed.groups)
     if _is_hidden(times):
         return None
     in_usual_steps = times_in_usual_steps(
-        case, is_of_kind, operations.groups, exposed.places[numbers], exposed.exposed[numbers]
+        case, is_of_kind, exposed.groups, exposed.places[numbers], exposed.exposed[numbers]
     )
     if _is_hidden(in_usual_steps):
         return None
@@ -285,7 +281,7 @@ def _unhidden_of_kind(
 
     has_reason = np.zeros(len(spans), bool)
     has_reason[places] = True
-    with_that_reason = times_of(case, has_reason, operations.groups)
+    with_that_reason = times_of(case, has_reason, exposed.groups)
     waiting = Counter(exposed.waiting[number] for number in with_reason.tolist())
     ((operator, _),) = waiting.most_common(1)
     reason = REASONS[main_reason]
@@ -293,7 +289,6 @@ def _unhidden_of_kind(
         kind=first.kind,
         name=first.name,
         operations=len(places),
-        of_operations=int(is_of_kind.sum()),
         steps=len(windows) or None,
         unhidden_seconds=with_that_reason.alone / 1e9,
         seconds=times.whole / 1e9,

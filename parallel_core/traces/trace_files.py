@@ -25,7 +25,6 @@ from backends.profiling.collectives import (
     with_communication,
 )
 from backends.profiling.perfetto import OWN_KEY, write_timeline
-from backends.profiling.timeline import KINDS
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.errors import RequestError
 from parallel_core.system.files import write_whole
@@ -312,31 +311,36 @@ def _read_rank(
     rank, world_size = job_of(trace)
     base = trace.properties.get("baseTimeNanoseconds")
     begin = trace.begin + (base if isinstance(base, int) else 0)
+    is_own = OWN_KEY in trace.properties
     # Of another format than PyTorch's the timeline is all that is known.
-    only_spans = OWN_KEY in trace.properties or not trace.slices
+    only_spans = is_own or not trace.slices
+    # Cases begin at zero, wherever they are in the trace.
+    has_clock = not (only_spans or timeline.cases)
     if only_spans:
-        collectives = _own_collectives(spans)
+        collectives = tuple(_own_collectives(spans))
     else:
         is_cut = len(timeline.spans) < len(whole_timeline.spans)
-        collectives = _collectives(trace, spans, begin, is_cut)
-    rank_trace = RankTrace(
+        collectives = tuple(_collectives(trace, spans, begin, is_cut))
+    origin = trace.begin if has_clock else None
+    if is_own:
+        origin = 0
+    core_wait_share = _core_wait_share(trace)
+    # The arguments of a million events would take room from the figures.
+    del trace
+    return RankTrace(
         file=file,
         rank=rank,
         world_size=world_size,
         timeline=timeline,
         spans=len(timeline.spans),
-        figures=(),
-        collectives=tuple(collectives),
-        # Cases begin at zero, wherever they are in the trace.
-        begin=None if only_spans or timeline.cases else begin,
+        figures=tuple(CaseFigures(case, kernel_delay) for case in cases),
+        collectives=collectives,
+        begin=begin if has_clock else None,
+        prices=interference(cases),
         doubts=doubts,
-        origin=_origin(trace, timeline),
-        core_wait_share=_core_wait_share(trace),
+        origin=origin,
+        core_wait_share=core_wait_share,
     )
-    # The arguments of a million events would take room from the figures.
-    del trace
-    figures = tuple(CaseFigures(case, kernel_delay) for case in cases)
-    return replace(rank_trace, figures=figures, prices=interference(cases))
 
 
 def _core_wait_share(trace: Trace) -> float | None:
@@ -345,20 +349,12 @@ def _core_wait_share(trace: Trace) -> float | None:
     return share if isinstance(share, float) and 0 <= share < 1 else None
 
 
-def _origin(trace: Trace, timeline: Timeline) -> int | None:
-    """Return the timeline's zero by the clock of the file; None if that is not known."""
-    if OWN_KEY in trace.properties:
-        return 0
-    # Cases begin at zero, wherever they are in the trace.
-    return None if timeline.cases or not trace.slices else trace.begin
-
-
 def _collectives(trace: Trace, spans: Spans, begin: int, is_cut: bool) -> Iterator[Collective]:
     """Yield the collectives of a trace whose spans are in the timeline, by the clock of the file.
 
     `begin` is when the trace begins by that clock. If the timeline was cut, the trace has more.
     """
-    exchanges = spans.select(spans.kinds == KINDS.index("exchange"))
+    exchanges = spans.select(spans.of_kind("exchange"))
     names = {exchanges.operators[place] for place in np.unique(exchanges.operator_of).tolist()}
     kept = set(zip(exchanges.starts.tolist(), exchanges.ends.tolist(), strict=True))
     for collective in collectives_of(trace, names):
@@ -374,10 +370,12 @@ def _own_collectives(spans: Spans) -> Iterator[Collective]:
             yield Collective(span.name, "", None, span.queue, span.start, span.end)
 
 
-def _rank_in_name(file: Path) -> int | None:
-    """Return the rank that a file's name says, if it says one."""
-    match = RANK_IN_NAME.search(file.name)
-    return None if match is None else int(match[1])
+def _rank_of(trace: RankTrace) -> int | None:
+    """Return the rank that a trace says itself, or else its file's name, if they say one."""
+    match = RANK_IN_NAME.search(trace.file.name)
+    if trace.rank is None and match is not None:
+        return int(match[1])
+    return trace.rank
 
 
 def _by_rank(traces: Sequence[RankTrace]) -> dict[int, RankTrace]:
@@ -385,7 +383,7 @@ def _by_rank(traces: Sequence[RankTrace]) -> dict[int, RankTrace]:
 
     Raises RequestError if only some of them say it, and if two are of the same rank.
     """
-    ranks = [_rank_in_name(trace.file) if trace.rank is None else trace.rank for trace in traces]
+    ranks = [_rank_of(trace) for trace in traces]
     if all(rank is None for rank in ranks):
         return dict(enumerate(traces))
     by_rank: dict[int, RankTrace] = {}

@@ -12,11 +12,11 @@ import numpy as np
 from backends.profiling import HOST_DEVICE, Timeline, in_seconds
 from backends.profiling.collectives import named_like_collectives, of_unknown_names
 from backends.profiling.slices import coded
-from backends.profiling.timeline import KINDS, ROLES, UNKNOWN, HostCalls, Spans
-from parallel_core.system.formatting import listed, seconds
+from backends.profiling.timeline import UNKNOWN, HostCalls, Spans
+from parallel_core.system.formatting import listed, percent, seconds
 from parallel_core.traces.case_spans import groups_of, lengths_within, total_length, union
 from parallel_core.traces.steps.figures import step_windows
-from parallel_core.traces.steps.pauses import unrecorded_time
+from parallel_core.traces.steps.pauses import LEAST_PAUSE
 
 LEAST_NANOSECONDS, FEWEST_SPANS = 10, 20
 """No recording of this many operations has less time for each: a launch takes 100 times that."""
@@ -34,6 +34,10 @@ DISORDER_WORDS = (
 LONG = 1_000_000
 """Nanoseconds: shorter waits may be the runtime's own work."""
 MOSTLY = 0.5
+LEAST_GAP, SHORTEST_GAP = 0.01, 1_000_000
+"""Gaps of a smaller share of the recording, or shorter ones, are the program's usual ones."""
+UNUSUAL = 10
+"""Gaps that are less than this many times as long as the median gap are usual ones, too."""
 UNSEEN = "devices-unseen"
 """Why no figure of a recording is known on whose devices hardly anything was recorded."""
 LANE = re.compile(r"^(stream \d+) \(\d+\)$")
@@ -55,12 +59,10 @@ def waits_for_nothing(spans: Spans, calls: HostCalls | None) -> WaitsForNothing 
     """
     if calls is None:
         return None
-    is_waiting = np.isin(calls.roles, (ROLES.index("wait"), ROLES.index("copy")))
-    is_long = calls.ends - calls.starts >= LONG
-    waiting = np.flatnonzero(is_waiting & is_long)
-    waits = np.stack((calls.starts[waiting], calls.ends[waiting]), axis=1)
-    on_devices = spans.kinds != KINDS.index("host")
-    busy = union(np.stack((spans.starts, spans.ends), axis=1)[on_devices])
+    waiting = calls.with_role("wait", "copy")
+    waiting = waiting[calls.ends[waiting] - calls.starts[waiting] >= LONG]
+    waits = calls.intervals(waiting)
+    busy = union(spans.intervals(~spans.of_kind("host")))
     lengths = waits[:, 1] - waits[:, 0]
     is_captured = lengths_within(union(calls.captures), waits) > 0
     is_for_nothing = (lengths_within(busy, waits) < MOSTLY * lengths) & ~is_captured
@@ -152,10 +154,31 @@ def _other_unit(timeline: Timeline) -> Iterator[str]:
         )
 
 
-def _unrecorded_time(timeline: Timeline) -> Iterator[str]:
-    """Say for how long nothing was recorded; where there are steps, a pause says as much."""
-    if not timeline.cases and not step_windows(timeline.annotations):
-        yield from unrecorded_time(timeline)
+def unrecorded_time(timeline: Timeline) -> Iterator[str]:
+    """Yield a note of long times in which a program without steps recorded nothing, not on a host.
+
+    Where there are steps, a pause says as much.
+    """
+    if timeline.cases or step_windows(timeline.annotations):
+        return
+    recorded = [timeline.columns.intervals()]
+    if timeline.host_calls is not None:
+        recorded.append(timeline.host_calls.intervals())
+    covered = union(*recorded)
+    if len(covered) < 2:
+        return
+    start, end = int(covered[0, 0]), int(covered[-1, 1])
+    lengths = covered[1:, 0] - covered[:-1, 1]
+    usual = float(np.median(lengths))
+    is_long = lengths >= max(SHORTEST_GAP, LEAST_GAP * (end - start), UNUSUAL * usual)
+    share = int(lengths[is_long].sum()) / (end - start)
+    if share < LEAST_PAUSE:
+        return
+    longest = int(np.argmax(lengths))
+    yield (
+        f"nothing was recorded in {percent(share)} of the time: longest for "
+        f"{seconds(in_seconds(lengths[longest]))}, after {seconds(in_seconds(covered[longest, 1]))}"
+    )
 
 
 RULES: Mapping[str, Callable[[Timeline], Iterator[str]]] = {
@@ -164,7 +187,7 @@ RULES: Mapping[str, Callable[[Timeline], Iterator[str]]] = {
     "named-like-collectives": named_like_collectives,
     "unknown-names": of_unknown_names,
     "other-unit": _other_unit,
-    "unrecorded-time": _unrecorded_time,
+    "unrecorded-time": unrecorded_time,
 }
 """By code, in the order in which they are said."""
 LACKING: Mapping[str, str] = {

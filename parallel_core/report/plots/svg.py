@@ -14,8 +14,8 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from markupsafe import Markup
 
+from backends.profiling.kernel_names import shortened
 from parallel_core.report.plots.scales import Axis
-from parallel_core.traces.lanes import shortened
 
 WIDTH = 860.0
 SIZE, SMALL = 13.0, 11.0

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from backends.profiling import Timeline
+from backends.profiling.kernel_names import shortened
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.report.plots.scales import Axis, Scale, from_zero, write_seconds
 from parallel_core.report.plots.svg import (
@@ -183,7 +184,7 @@ def _label(picture: Picture, block: Block, start: float, end: float, middle: flo
     look = {"text_anchor": "middle", "font_size": f"{SMALL:g}"}
     if block.busy_share > PALE and block.look != "wait":
         look["style"] = f"over over-{block.look}"
-    picture.text((start + end) / 2, middle, lanes.shortened(name, letters), **look)
+    picture.text((start + end) / 2, middle, shortened(name, letters), **look)
 
 
 def _opacity(block: Block) -> float:
@@ -247,6 +248,6 @@ def _message_of(case: CaseFigures, experiment: str) -> str:
     queues_at_once = case.queues_at_once or 0.0
     if queues_at_once < MIN_AT_ONCE:
         return message
-    saved_seconds = (queues_at_once - 1) * case.working_seconds
+    saved_seconds = (queues_at_once - 1) * (case.seconds - case.parts.idle_seconds)
     in_turn = case.seconds + saved_seconds
     return f"{message}; one after the other its operations take {seconds(in_turn)}"

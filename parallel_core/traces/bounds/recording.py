@@ -1,6 +1,6 @@
 """What the rules on a step read: the steps of one process, or of several that train together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median
@@ -93,23 +93,16 @@ class Recording:
             return False
         return self.core_wait >= self.account.shares[COMPUTE].estimate / 2
 
-    def is_largest(self, part: str) -> bool | None:
-        """Return whether a part of a step is larger than each other one; None if that is open."""
-        largest = self._largest
-        return None if largest is None else part == largest
-
-    def is_largest_outside(self, part: str) -> bool | None:
-        """Return the same of the parts in which nothing computes."""
-        largest = self._largest_outside
+    def is_largest(self, part: str, among: tuple[str, ...] = PARTS) -> bool | None:
+        """Return whether a part of a step is larger than each other one, of all or of those
+        outside of computation; None if that is open.
+        """
+        largest = self._largest_among[among]
         return None if largest is None else part == largest
 
     @cached_property
-    def _largest(self) -> str | None:
-        return largest_part(PARTS, self.steps, self.taken)
-
-    @cached_property
-    def _largest_outside(self) -> str | None:
-        return largest_part(OUTSIDE, self.steps, self.taken)
+    def _largest_among(self) -> Mapping[tuple[str, ...], str | None]:
+        return {parts: largest_part(parts, self.steps, self.taken) for parts in (PARTS, OUTSIDE)}
 
     @property
     def has_little_outside(self) -> bool | None:

@@ -11,10 +11,16 @@ from dataclasses import astuple, replace
 from statistics import median
 from typing import NamedTuple
 
-from parallel_core.traces.account import (
-    Parts,
+from parallel_core.traces.account import Parts
+from parallel_core.traces.bounds.recording import (
+    COMPUTE,
+    COPY,
+    EXCHANGE,
+    IDLE,
+    MOST,
+    OUTSIDE,
+    Recording,
 )
-from parallel_core.traces.bounds.recording import COMPUTE, COPY, EXCHANGE, IDLE, MOST, Recording
 
 UNKNOWN, INCONCLUSIVE = "unknown", "inconclusive"
 """The code of an answer where a device's work was not recorded, or an interval touches two."""
@@ -86,7 +92,7 @@ FIRST = (
     Rule(
         "other-process",
         lambda recording: (
-            recording.is_largest_outside(EXCHANGE) and recording.mean("between_two_share") >= MOST
+            recording.is_largest(EXCHANGE, OUTSIDE) and recording.mean("between_two_share") >= MOST
         ),
         "the sends and receives: a receive waits until the other process has computed and sent, so "
         "smaller parts of a batch let both compute",
@@ -94,7 +100,7 @@ FIRST = (
     Rule(
         "late-rank",
         lambda recording: (
-            recording.is_largest_outside(EXCHANGE) and recording.is_waiting_for_a_rank
+            recording.is_largest(EXCHANGE, OUTSIDE) and recording.is_waiting_for_a_rank
         ),
         "who is late: most of the exchange is waiting, and rank {last_rank} came last in {last} of "
         "{exchanges}",
@@ -102,16 +108,16 @@ FIRST = (
     Rule(
         "exchange-less",
         lambda recording: (
-            recording.is_largest_outside(EXCHANGE) and recording.sum("early_exchanges") != 0
+            recording.is_largest(EXCHANGE, OUTSIDE) and recording.sum("early_exchanges") != 0
         ),
         "the exchange beyond the backward pass",
     ),
     Rule(
         "exchange-earlier",
-        lambda recording: recording.is_largest_outside(EXCHANGE),
+        lambda recording: recording.is_largest(EXCHANGE, OUTSIDE),
         "the exchange, which starts after the backward pass",
     ),
-    Rule("copies", lambda recording: recording.is_largest_outside(COPY), "the copies"),
+    Rule("copies", lambda recording: recording.is_largest(COPY, OUTSIDE), "the copies"),
     Rule(
         "loading",
         lambda recording: recording.is_loading,
@@ -126,7 +132,7 @@ FIRST = (
     ),
     Rule(
         "waiting",
-        lambda recording: recording.is_largest_outside(IDLE),
+        lambda recording: recording.is_largest(IDLE, OUTSIDE),
         "what the devices wait for: reading of data, Python between the operators, other processes",
     ),
 )

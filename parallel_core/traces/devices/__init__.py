@@ -11,7 +11,7 @@ differs: copies are communication there, and all devices are one.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 
@@ -20,10 +20,11 @@ from parallel_core.traces.case_spans import (
     CaseSpans,
     groups_of,
     intersection,
+    places_by_key,
     total_length,
     union,
 )
-from parallel_core.traces.figures import Count, Lacking, Seconds, Share
+from parallel_core.traces.figures import Count, Lacking, Seconds, Share, ratio
 
 FILLS = r"^(Memset|hipMemset|__amd_rocclr_fill)"
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
@@ -31,45 +32,22 @@ WITHIN_A_DEVICE = r"^(Memcpy DtoD|Memcpy D2D|MemcpyD2D)"
 """How the names of copies begin that stay in one device's memory."""
 
 
-class Work(NamedTuple):
-    """What some operations did together, in nanoseconds."""
-
-    whole: int
-    """From the first one's start to the last one's end; 0 without operations, as all that
-    follows.
-    """
-    busy: int
-    """How long at least one of them ran."""
-    compute: int
-    """How long at least one kernel ran that computes."""
-    collective: int
-    """How long at least one collective ran."""
-    hidden: int
-    """How long a collective and such a kernel ran at the same time."""
-
-
 @dataclass(frozen=True)
 class DeviceFigures:
-    """One device: its time from its first operation to the end of its last one, divided, and its
-    collectives.
+    """One device: its time from its first operation to the end of its last one, and its
+    collectives. The time that is neither idle nor computing only other operations took.
     """
 
     device: str
-    operations: Count
     seconds: Seconds
-    """The sum of the idle, compute and non-compute seconds."""
     idle_seconds: Seconds
     """How long no operation ran."""
     compute_seconds: Seconds
     """How long at least one kernel ran that is no collective, no copy and no fill of memory."""
-    non_compute_seconds: Seconds
-    """How long only other devices ran."""
     collective_seconds: Seconds
     """How long at least one kernel of a communication library ran."""
-    hidden_collective_seconds: Seconds
-    """How much of that lay under the compute seconds."""
     hidden_collective_share: Annotated[Share | None, Lacking("no-exchange")]
-    """The same as a share of the collective seconds; None without collectives."""
+    """The share of that which lay under the compute seconds."""
 
 
 @dataclass(frozen=True)
@@ -89,39 +67,30 @@ class OperationFigures:
 
 def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
     """Compute the figures of every device of a case, by name; the host is none."""
-    operations, device_of = np.flatnonzero(case.operations), case.device_of
-    compute, collective = kernels(case)
+    computes = case.of_kind("compute") & ~case.named(FILLS)
+    exchanges = case.of_kind("exchange")
+    operations_of_device = places_by_key(case.device_of, np.flatnonzero(case.operations))
     rows = []
-    for same_device in groups_of(device_of[operations]):
-        on_device = operations[same_device]
-        device, _ = case.spans.queues[device_of[on_device[0]]]
-        if device != HOST_DEVICE:
-            work = work_of(case, on_device, compute, collective)
-            rows.append(_figures(device, len(on_device), work))
+    for number, operations in operations_of_device.items():
+        device, _ = case.spans.queues[number]
+        if device == HOST_DEVICE:
+            continue
+        intervals = case.intervals(operations)
+        lasted, busy = int(np.ptp(intervals)), total_length(union(intervals))
+        computing = union(intervals[computes[operations]])
+        exchanging = union(intervals[exchanges[operations]])
+        hidden = total_length(intersection(exchanging, computing))
+        rows.append(
+            DeviceFigures(
+                device=device,
+                seconds=in_seconds(lasted),
+                idle_seconds=in_seconds(lasted - busy),
+                compute_seconds=in_seconds(total_length(computing)),
+                collective_seconds=in_seconds(total_length(exchanging)),
+                hidden_collective_share=ratio(hidden, total_length(exchanging)),
+            )
+        )
     return tuple(sorted(rows, key=lambda figures: queue_order(figures.device, "")))
-
-
-def kernels(case: CaseSpans) -> tuple[np.ndarray, np.ndarray]:
-    """Return the masks of a case's spans that compute, not those that fill memory with a value, and
-    of collectives.
-    """
-    return case.of_kind("compute") & ~case.named(FILLS), case.of_kind("exchange")
-
-
-def work_of(
-    case: CaseSpans, places: np.ndarray, compute: np.ndarray, collective: np.ndarray
-) -> Work:
-    """Add up what the operations at some places did, by the masks that `kernels` returns."""
-    intervals = case.intervals(places)
-    computing = union(intervals[compute[places]])
-    exchanging = union(intervals[collective[places]])
-    return Work(
-        whole=int(np.ptp(intervals)) if len(places) else 0,
-        busy=total_length(union(intervals)),
-        compute=total_length(computing),
-        collective=total_length(exchanging),
-        hidden=total_length(intersection(exchanging, computing)),
-    )
 
 
 def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
@@ -150,18 +119,3 @@ def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
             )
         )
     return tuple(sorted(rows, key=lambda row: (-row.seconds, row.name)))
-
-
-def _figures(device: str, operations: int, work: Work) -> DeviceFigures:
-    """Write the work of a device's operations, of which there is a number, in seconds."""
-    return DeviceFigures(
-        device=device,
-        operations=operations,
-        seconds=in_seconds(work.whole),
-        idle_seconds=in_seconds(work.whole - work.busy),
-        compute_seconds=in_seconds(work.compute),
-        non_compute_seconds=in_seconds(work.busy - work.compute),
-        collective_seconds=in_seconds(work.collective),
-        hidden_collective_seconds=in_seconds(work.hidden),
-        hidden_collective_share=work.hidden / work.collective if work.collective else None,
-    )

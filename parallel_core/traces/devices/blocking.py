@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from backends.profiling.timeline import ROLES
+from backends.profiling.timeline import HostCalls
 from parallel_core.traces.case_spans import EARLIEST, CaseSpans, clip, union
 
 
@@ -13,19 +13,14 @@ def blocked_times(case: CaseSpans) -> np.ndarray:
     in_spans, calls = case.covered(case.waits), case.host_calls
     if calls is None:
         return in_spans
-    blocked = blocking_calls(case)
-    in_calls = np.stack((calls.starts[blocked], calls.ends[blocked]), axis=1)
+    in_calls = calls.intervals(blocking_calls(case, calls))
     return clip(union(in_spans, in_calls), case.start, case.end)
 
 
-def blocking_calls(case: CaseSpans) -> np.ndarray:
+def blocking_calls(case: CaseSpans, calls: HostCalls) -> np.ndarray:
     """Return the places of the calls that wait, and of those that last until their copy is done."""
-    calls = case.host_calls
-    assert calls is not None
-    waits = np.flatnonzero(calls.roles == ROLES.index("wait"))
-    copies = np.flatnonzero(calls.roles == ROLES.index("copy"))
-    launched = np.flatnonzero(case.operations & case.linked)
-    launched = launched[np.argsort(case.spans.launched[launched], kind="stable")]
+    waits, copies = calls.with_role("wait"), calls.with_role("copy")
+    launched = case.in_order_of_launch(case.operations & case.linked)
     launches, ends = case.spans.launched[launched], case.spans.ends[launched]
     # If a call launched nothing, the operation that is found has another launch.
     first = np.searchsorted(launches, calls.starts[copies])

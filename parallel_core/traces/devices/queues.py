@@ -1,7 +1,7 @@
-"""Each queue: its busy time, what it waited for, and how many operations stood in it.
+"""Each queue: its busy time, and what it waited for.
 
 What a queue waited for, of two operations that follow each other on it with a gap between them
-(get_idle_time_breakdown):
+(Holistic Trace Analysis, HTA, get_idle_time_breakdown):
 
 - host wait: the second was launched after the first had ended, so the host did not launch fast
   enough;
@@ -14,30 +14,25 @@ The threshold is 30 µs unless given: HTA calls its 30 nanoseconds, but its time
 microseconds. HTA reckons a gap from the operation before, even if an earlier one ended later; here
 it begins when all before it had ended. An operation without a known launch cannot have waited for
 the host, there and here.
-
-How many stood in it, launched and not yet begun: a launch makes a queue longer by one, a start
-shorter, and of changes at the same time launches come first. Holistic Trace Analysis
-(get_queue_length_summary) describes the lengths after each change, whatever time they lasted; the
-mean over time stands beside that one here.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling.timeline import HOST_DEVICE, ROLES, Queue, in_seconds, queue_order
+from backends.profiling.timeline import HOST_DEVICE, Queue, in_seconds, queue_order
 from parallel_core.traces.case_spans import (
     NO_INTERVALS,
     CaseSpans,
     clip,
     groups_of,
     intersection,
+    places_by_key,
     total_length,
     union,
 )
-from parallel_core.traces.figures import Count, Ratio, Seconds, Share
+from parallel_core.traces.figures import Count, Seconds, Share
 
 KERNEL_DELAY = 30_000
 """Nanoseconds: a shorter gap between two operations is a kernel wait; HTA's
@@ -51,7 +46,7 @@ WAITED_FOR = (
     "waiting for other queues",
 )
 HOST, KERNEL, OTHER = range(3)
-"""What a queue waits for in a gap."""
+"""What a queue waits for in a gap: places in WAITED_FOR."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +69,7 @@ class QueueFigures:
 
 @dataclass(frozen=True)
 class QueueIdleness:
-    """The gaps of one queue of a device by what it waited for: their seconds, which add up, and
-    their numbers.
-    """
+    """The gaps of one queue of a device by what it waited for: their seconds, which add up."""
 
     device: str
     queue: str
@@ -84,23 +77,6 @@ class QueueIdleness:
     host_wait_seconds: Seconds
     kernel_wait_seconds: Seconds
     other_wait_seconds: Seconds
-    host_waits: Count
-    kernel_waits: Count
-    other_waits: Count
-
-
-@dataclass(frozen=True)
-class QueueLength:
-    """One queue of a device, from its first launch to the start of its last operation."""
-
-    device: str
-    queue: str
-    operations: Count
-    """Those whose launch is known; each is two changes of the length."""
-    mean_length: Ratio
-    """Over time; 0 if no time passed."""
-    mean_length_at_changes: Ratio
-    longest: Count
 
 
 def queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
@@ -139,13 +115,10 @@ def _waits_in_calls(case: CaseSpans) -> dict[Queue, np.ndarray]:
     calls = case.host_calls
     if calls is None:
         return {}
-    waits = np.flatnonzero(calls.roles == ROLES.index("wait"))
     waits_of_threads = {}
-    for same_thread in groups_of(calls.queue_of[waits]):
-        on_thread = waits[same_thread]
-        waited = union(np.stack((calls.starts[on_thread], calls.ends[on_thread]), axis=1))
-        thread = calls.queues[calls.queue_of[on_thread[0]]]
-        waits_of_threads[HOST_DEVICE, thread] = clip(waited, case.start, case.end)
+    for thread, waits in places_by_key(calls.queue_of, calls.with_role("wait")).items():
+        waited = clip(union(calls.intervals(waits)), case.start, case.end)
+        waits_of_threads[HOST_DEVICE, calls.queues[thread]] = waited
     return waits_of_threads
 
 
@@ -153,32 +126,27 @@ def queue_idleness(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> tuple[Q
     """Divide the gaps of every device's queue of a case, by name; `kernel_delay` is in
     nanoseconds.
     """
-    return tuple(
-        _idleness(case, device, queue, places, kernel_delay)
-        for device, queue, places in _queues_by_name(case)
-    )
-
-
-def queue_lengths(case: CaseSpans) -> tuple[QueueLength, ...]:
-    """Compute the length of every device's queue of a case, by name; queues without known launches
-    are left out.
-    """
-    has_launch = case.operations & case.linked
+    places_of_queues = groups_of(case.spans.queue_of)
     rows = []
-    for device, queue, places in _queues_by_name(case):
-        launched = places[has_launch[places]]
-        if len(launched):
-            launches, starts = case.spans.launched[launched], case.spans.starts[launched]
-            rows.append(_length(device, queue, launches, starts))
-    return tuple(rows)
-
-
-def _queues_by_name(case: CaseSpans) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Give the devices' queues by name, and the places of their spans."""
-    places_of = dict(zip(case.spans.queues, groups_of(case.spans.queue_of), strict=True))
-    for device, queue in sorted(places_of, key=lambda queue: queue_order(*queue)):
-        if device != HOST_DEVICE:
-            yield device, queue, places_of[device, queue]
+    for (device, queue), places in zip(case.spans.queues, places_of_queues, strict=True):
+        if device == HOST_DEVICE:
+            continue
+        gaps = gaps_of_queue(case, places, kernel_delay)
+        lengths = gaps.ends - gaps.starts
+        host, kernel, other = (
+            int(lengths[gaps.waited_for == kind].sum()) for kind in (HOST, KERNEL, OTHER)
+        )
+        rows.append(
+            QueueIdleness(
+                device=device,
+                queue=queue,
+                idle_seconds=in_seconds(host + kernel + other),
+                host_wait_seconds=in_seconds(host),
+                kernel_wait_seconds=in_seconds(kernel),
+                other_wait_seconds=in_seconds(other),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: queue_order(row.device, row.queue)))
 
 
 class Gaps(NamedTuple):
@@ -201,45 +169,3 @@ def gaps_of_queue(case: CaseSpans, places: np.ndarray, kernel_delay: int) -> Gap
     waited_for = np.where(launched > ended, HOST, kernel_or_other)
     is_gap = next_starts > ended
     return Gaps(ended[is_gap], next_starts[is_gap], waited_for[is_gap])
-
-
-def _idleness(
-    case: CaseSpans, device: str, queue: str, places: np.ndarray, kernel_delay: int
-) -> QueueIdleness:
-    """Divide the gaps of one queue, whose spans stand at some places."""
-    gaps = gaps_of_queue(case, places, kernel_delay)
-    lengths = gaps.ends - gaps.starts
-    counts = np.bincount(gaps.waited_for, minlength=len(WAITED_FOR)).tolist()
-    times = [int(lengths[gaps.waited_for == waited].sum()) for waited in range(len(WAITED_FOR))]
-    return QueueIdleness(
-        device=device,
-        queue=queue,
-        idle_seconds=in_seconds(sum(times)),
-        host_wait_seconds=in_seconds(times[HOST]),
-        kernel_wait_seconds=in_seconds(times[KERNEL]),
-        other_wait_seconds=in_seconds(times[OTHER]),
-        host_waits=counts[HOST],
-        kernel_waits=counts[KERNEL],
-        other_waits=counts[OTHER],
-    )
-
-
-def _length(device: str, queue: str, launched: np.ndarray, starts: np.ndarray) -> QueueLength:
-    """Return how long one queue was, whose operations were launched and started at some times."""
-    times = np.concatenate((launched, starts))
-    changes = np.repeat(np.array([1, -1]), len(starts))
-    # Stable: of changes at the same time launches come first.
-    order = np.argsort(times, kind="stable")
-    lengths = np.cumsum(changes[order])
-    lasted = np.diff(times[order])
-    time = int(lasted.sum())
-    # Times of a day in nanoseconds, times lengths of thousands, still fit in 64 bits.
-    length_times_time = int((lasted * lengths[:-1]).sum())
-    return QueueLength(
-        device=device,
-        queue=queue,
-        operations=len(starts),
-        mean_length=length_times_time / time if time else 0.0,
-        mean_length_at_changes=int(lengths.sum()) / len(lengths),
-        longest=int(lengths.max()),
-    )

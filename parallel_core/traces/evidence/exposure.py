@@ -16,7 +16,14 @@ from functools import cached_property
 import numpy as np
 
 from backends.profiling.collectives import ON_CPU
-from parallel_core.traces.case_spans import EARLIEST, LATEST, NONE, CaseSpans, groups_of
+from parallel_core.traces.case_spans import (
+    EARLIEST,
+    LATEST,
+    NONE,
+    CaseSpans,
+    groups_of,
+    places_by_key,
+)
 from parallel_core.traces.evidence.communication import Communication, stretches_of
 from parallel_core.traces.evidence.passes import (
     KEEPING,
@@ -24,7 +31,7 @@ from parallel_core.traces.evidence.passes import (
     backward_passes,
     passes_of_exchanges,
 )
-from parallel_core.traces.evidence.slowing import slowed
+from parallel_core.traces.evidence.slowing import first_quarter, slowed
 from parallel_core.traces.evidence.waiting import (
     HostWaits,
     call_that_waited,
@@ -90,7 +97,7 @@ class Evidence:
     """Operations that ran beside no computation for some time; an entry for each in all arrays."""
 
     def __init__(self, case: CaseSpans, groups: Sequence[Communication]) -> None:
-        """`groups` are what `communication` returns."""
+        """`groups` are what `communication` returns: all exchanges and copies, hidden or not."""
         self.case, self.groups = case, groups
         self.all_stretches = stretches_of(case, groups)
         self.stretches = self.all_stretches.select(self.all_stretches.exposed > 0)
@@ -308,15 +315,12 @@ class Evidence:
         is_work = case.operations & ~case.of_kind("exchange", "copy") & (case.lengths > 0)
         # To keep a gradient hides nothing.
         work = np.flatnonzero(is_work & ~case.named(f"^{KEEPING}"))
-        work_of_device = {
-            int(device_of[work[same_device[0]]]): work[same_device]
-            for same_device in groups_of(device_of[work])
-        }
-        devices = []
-        for numbers in groups_of(device_of[self.places]):
-            on_device = work_of_device.get(int(device_of[self.places[numbers[0]]]), work)
-            devices.append((numbers, Computation(case, on_device)))
-        return devices
+        work_of_device = places_by_key(device_of, work)
+        numbers_of_device = places_by_key(device_of[self.places], np.arange(len(self.places)))
+        return [
+            (numbers, Computation(case, work_of_device.get(device, work)))
+            for device, numbers in numbers_of_device.items()
+        ]
 
 
 def _ends_of_groups(case: CaseSpans, ends: np.ndarray, goes_on_at: np.ndarray) -> np.ndarray:
@@ -353,8 +357,7 @@ def _thread_waited(names: np.ndarray, stretches: np.ndarray, pauses: np.ndarray)
     """
     waited = np.zeros(len(names), bool)
     for same_kind in groups_of(names):
-        first_quarter = np.sort(pauses[same_kind])[len(same_kind) // 4]
-        if first_quarter <= SOON:
+        if first_quarter(pauses[same_kind]) <= SOON:
             longest_pause = np.maximum(stretches[same_kind] * SHORTLY, SOON)
             waited[same_kind] = pauses[same_kind] <= longest_pause
     return waited

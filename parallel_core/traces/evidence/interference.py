@@ -15,7 +15,14 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from parallel_core.measurement.confidence_intervals import exponential, stretched
-from parallel_core.traces.case_spans import MAX_SLOWDOWN, NO_INTERVALS, CaseSpans, groups_of
+from parallel_core.traces.case_spans import (
+    NO_INTERVALS,
+    CaseSpans,
+    groups_of,
+    lengths_within,
+    places_by_key,
+    union,
+)
 from parallel_core.traces.figures import Count, Ratio, Seconds
 
 FEWEST = 5
@@ -29,8 +36,6 @@ tenth.
 MOST = 1000
 """If there are more operations, this number of them is drawn, evenly over the time."""
 RESAMPLES = 1000
-SEVERAL = -1
-"""Stands for the number of a queue where none runs, or several do."""
 
 Beside: TypeAlias = Literal["anything", "compute", "copy", "exchange"]
 NEIGHBOURS: tuple[Beside, ...] = ("anything", "compute", "copy", "exchange")
@@ -79,7 +84,7 @@ def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
     """
     sides_by_case: dict[Beside, dict[Operation, list[Sides]]] = {kind: {} for kind in NEIGHBOURS}
     for case in cases:
-        if case.slowdown is not None and case.slowdown > MAX_SLOWDOWN:
+        if case.is_slowed_down:
             continue
         for neighbour, operation, sides in _sides(case):
             sides_by_case[neighbour].setdefault(operation, []).append(sides)
@@ -124,68 +129,38 @@ def time_beside(case: CaseSpans, operations: np.ndarray, places: np.ndarray) -> 
     """Return how long operations of other queues ran in each of some spans, in nanoseconds.
 
     `operations` and `places` are places of spans. Other queues ran while any queue did, less the
-    time in which only the span's own did. O(n log n).
+    time in which only the span's own did.
     """
-    begins, is_running, only_queue = _stretches(case, operations)
-    stretches = len(begins)
-    if stretches == 0:
-        return np.zeros(len(places), np.int64)
-    lasted = np.diff(begins, append=begins[-1])
-    time_before = _sums_before(lasted * is_running)
-    # The stretches with a single queue, queue by queue: a key for each queue and stretch.
-    single = np.flatnonzero(only_queue != SEVERAL)
-    keys = only_queue[single].astype(np.int64) * stretches + single
-    by_key = np.argsort(keys)
-    keys = keys[by_key]
-    single_time_before = _sums_before(lasted[single[by_key]])
-    # Of a million operations these would fill the memory while times are looked up.
-    del lasted, single, by_key
-    queue_of = case.spans.queue_of[places].astype(np.int64)
-
-    def time_of_others(times: np.ndarray) -> np.ndarray:
-        """Return how long others ran before a time of each span, less a constant of its queue."""
-        # The stretch in which each time lies, and how much of it is over.
-        stretch = np.maximum(np.searchsorted(begins, times, side="right") - 1, 0)
-        in_stretch = np.maximum(times - begins[stretch], 0)
-        any_queue = time_before[stretch] + in_stretch * is_running[stretch]
-        # The stretches up to it that only the own queue ran in. The sum over them begins with the
-        # stretches of all queues before it, which is the constant.
-        singles_before = np.searchsorted(keys, queue_of * stretches + stretch)
-        is_own = only_queue[stretch] == queue_of
-        only_own_queue = single_time_before[singles_before] + in_stretch * is_own
-        return any_queue - only_own_queue
-
-    # The constants cancel.
-    starts, ends = case.spans.starts[places], case.spans.ends[places]
-    return time_of_others(ends) - time_of_others(starts)
+    times = lengths_within(case.covered(operations), case.intervals(places))
+    alone_by_queue = _running_alone(case, operations)
+    numbers_of_queue = places_by_key(case.spans.queue_of[places], np.arange(len(places)))
+    for queue, numbers in numbers_of_queue.items():
+        if queue in alone_by_queue:
+            windows = case.intervals(places[numbers])
+            times[numbers] -= lengths_within(alone_by_queue[queue], windows)
+    return times
 
 
-def _stretches(
-    case: CaseSpans, operations: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Divide the time by the queues that run some operations.
-
-    Return when each stretch begins, whether any queue runs in it, and which one does: SEVERAL if
-    none does, or several do.
-    """
-    queue_of = case.spans.queue_of[operations]
-    covered = [case.covered(operations[on_queue]) for on_queue in groups_of(queue_of)]
-    queues = np.repeat(np.unique(queue_of), [len(times) for times in covered])
+def _running_alone(case: CaseSpans, operations: np.ndarray) -> dict[int, np.ndarray]:
+    """Return by queue when it runs some operations, and no other queue does, as interval sets."""
+    operations_of_queue = places_by_key(case.spans.queue_of, operations)
+    covered = {queue: case.covered(on_queue) for queue, on_queue in operations_of_queue.items()}
+    queues = np.repeat(
+        np.array(list(covered), np.int64), [len(times) for times in covered.values()]
+    )
     # All intervals' starts, then all their ends.
-    edges = np.concatenate(covered or [NO_INTERVALS]).T.ravel()
-    del covered
+    edges = np.concatenate([NO_INTERVALS, *covered.values()]).T.ravel()
     order = np.argsort(edges, kind="stable")
+    edges = edges[order]
     steps = np.repeat(np.array([1, -1], np.int8), len(queues))[order]
     running = np.cumsum(steps, dtype=np.int32)
     # The sum of the running queues' numbers is the number of a single one.
     sums = np.cumsum(np.tile(queues, 2)[order] * steps, dtype=np.int64)
-    only_queue = np.where(running == 1, sums, SEVERAL).astype(np.int32)
-    return edges[order], running > 0, only_queue
-
-
-def _sums_before(lengths: np.ndarray) -> np.ndarray:
-    """Return the sum of the lengths before each place, and of all of them."""
-    return np.concatenate(([0], np.cumsum(lengths)))
+    # From one edge to the next a single queue runs.
+    single = np.flatnonzero(running == 1)
+    stretches = np.stack((edges[single], edges[single + 1]), axis=1)
+    numbers_of_queue = places_by_key(sums[single], np.arange(len(single)))
+    return {queue: union(stretches[numbers]) for queue, numbers in numbers_of_queue.items()}
 
 
 def _comparable(sides_by_case: Mapping[Operation, Sequence[Sides]]) -> dict[Operation, Sides]:

@@ -6,7 +6,6 @@ gradients, whether its operators launched them or the program did right behind t
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +24,8 @@ from parallel_core.traces.steps.figures import step_windows
 
 BACKWARD = "autograd::engine::evaluate_function"
 """PyTorch runs each operator of a backward pass within one of this name."""
+IN_BACKWARD = re.compile(f"^{BACKWARD}| backward$")
+"""In the names of the operators of a backward pass, also of MXNet's."""
 KEEPING = f"{BACKWARD}: torch::autograd::AccumulateGrad"
 """The operator that keeps a gradient that is ready, and launches its exchange: no time to hide it
 under.
@@ -169,9 +170,9 @@ def passes_of_exchanges(case: CaseSpans, passes: Passes, places: np.ndarray) -> 
     launched = case.since[places]
     numbers = passes.numbers_at(launched)
     exchanges = case.spans.select(places)
-    may_be_of_gradients = (numbers != NONE) & exchanges_named(exchanges, OF_GRADIENTS)
+    may_be_of_gradients = (numbers != NONE) & named(exchanges, OF_GRADIENTS)
     # A layer's own exchange lies in the layer's operator of the pass.
-    is_of_layer = _inside_a_layer(case, launched) & ~exchanges_named(exchanges, SCATTERED)
+    is_of_layer = _inside_a_layer(case, launched) & ~named(exchanges, SCATTERED)
     is_far = _far_behind(case, passes, numbers, launched)
     return np.where(may_be_of_gradients & ~is_of_layer & ~is_far, numbers, NONE)
 
@@ -183,11 +184,11 @@ def _inside_a_layer(case: CaseSpans, times: np.ndarray) -> np.ndarray:
     return of_last_begun(starts, ends, times, EARLIEST) > times
 
 
-def exchanges_named(exchanges: Spans, pattern: re.Pattern[str]) -> np.ndarray:
-    """Return the mask of the exchanges whose name, or full name, holds a pattern."""
-    by_name = np.array([pattern.search(name) is not None for name in exchanges.names], bool)
-    by_operator = np.array([pattern.search(name) is not None for name in exchanges.operators], bool)
-    return by_name[exchanges.name_of] | by_operator[exchanges.operator_of]
+def named(spans: Spans, pattern: re.Pattern[str]) -> np.ndarray:
+    """Return the mask of the spans whose name, or full name, holds a pattern."""
+    by_name = np.array([pattern.search(name) is not None for name in spans.names], bool)
+    by_operator = np.array([pattern.search(name) is not None for name in spans.operators], bool)
+    return by_name[spans.name_of] | by_operator[spans.operator_of]
 
 
 def _far_behind(
@@ -197,8 +198,7 @@ def _far_behind(
 
     `numbers` are those of the passes to which the times belong, or NONE.
     """
-    computing = np.flatnonzero(case.of_kind("compute"))
-    computing = computing[np.argsort(case.since[computing], kind="stable")]
+    computing = case.in_order_of_launch(case.of_kind("compute"))
     launches, lengths = case.since[computing], case.lengths[computing]
     # The time that the first computations took together, and how many of them are not short.
     time_of_first = np.concatenate(([0], np.cumsum(lengths)))
@@ -247,9 +247,7 @@ def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
     Without steps those count after whose launch the next operator is one of the backward pass.
     """
     spans = case.spans
-    is_backward = case.named(f"^{BACKWARD}") | _with_name(
-        spans, lambda name: name.endswith(" backward")
-    )
+    is_backward = named(spans, IN_BACKWARD)
     if not is_backward.any():
         return None
     # Of a GPU's program the operators are the host's, and the kernels run later.
@@ -266,10 +264,9 @@ def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
     begins = np.array([window.start for window in windows])
     ends = np.array([window.end for window in windows])
     backward = spans.starts[operators[is_backward[operators]]]
-    first, last = np.searchsorted(backward, begins), np.searchsorted(backward, ends) - 1
-    has_pass = first <= last
-    first_start = np.where(has_pass, np.append(backward, 0)[first], 0)
-    last_start = np.where(has_pass, np.append(backward, 0)[last], 0)
+    # In a step without a pass the last operator is of an earlier step: no launch is before it.
+    last_start = of_last_begun(backward, backward, ends, EARLIEST, side="left")
+    first_start = np.append(backward, LATEST)[np.searchsorted(backward, begins)]
     step = np.searchsorted(begins, launches, side="right") - 1
     is_early = (step >= 0) & (launches < last_start[step])
     is_early &= ~_left_over(case, exchanges, step, begins, first_start)
@@ -290,10 +287,9 @@ def _left_over(
     `begins` says when each step begins, and `pass_starts` when its backward pass does.
     """
     spans = case.spans
-    computing = np.flatnonzero(case.of_kind("compute"))
-    computing = computing[np.argsort(case.since[computing], kind="stable")]
+    computing = case.in_order_of_launch(case.of_kind("compute"))
     launches = case.since[computing]
-    of_gradients = _with_name(spans, lambda name: OF_GRADIENTS.search(name) is not None)[exchanges]
+    of_gradients = named(spans.select(exchanges), OF_GRADIENTS)
     is_left_over = np.zeros(len(exchanges), bool)
     in_steps = np.flatnonzero(of_gradients & (step_of >= 0))
     for same_step in groups_of(step_of[in_steps]):
@@ -306,8 +302,3 @@ def _left_over(
         ended = np.searchsorted(spans.ends[by_end], spans.ends[exchanges[of_step]], side="right")
         is_left_over[of_step] = time_of_first[ended] < LEFT_OVER * time_of_first[-1]
     return is_left_over
-
-
-def _with_name(spans: Spans, is_meant: Callable[[str], bool]) -> np.ndarray:
-    """Return the mask of the spans whose names are meant."""
-    return np.array([is_meant(name) for name in spans.names], bool)[spans.name_of]

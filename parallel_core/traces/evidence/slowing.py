@@ -14,6 +14,7 @@ import numpy as np
 from parallel_core.traces.case_spans import CaseSpans, groups_of
 from parallel_core.traces.evidence.communication import Communication, exposed_within
 from parallel_core.traces.evidence.interference import ALONE, BESIDE
+from parallel_core.traces.evidence.usual_steps import steps_of
 from parallel_core.traces.steps.figures import step_windows
 
 SLOWED = 1.3
@@ -36,9 +37,7 @@ def slowed(
     windows = step_windows(case.annotations)
     if not windows:
         return is_slowed
-    begins = [window.start for window in windows]
-    # The number of the step in which each operation was launched.
-    steps = np.searchsorted(begins, case.since[places], side="right")
+    steps = steps_of(windows, case.since[places])
     lengths = case.lengths[places]
     is_alone = exposed >= (1 - ALONE) * lengths
     comparable = _in_the_same_place(case, places, steps)
@@ -48,7 +47,7 @@ def slowed(
     for operations in comparable:
         alone = operations[is_alone[operations]]
         if len(alone) >= FEWEST:
-            usual[operations] = _first_quarter(lengths[alone])
+            usual[operations] = first_quarter(lengths[alone])
 
     compared = np.minimum(lengths, usual)
     free = exposed_within(case, groups, places, compared)
@@ -56,13 +55,13 @@ def slowed(
     for operations in comparable:
         beside = operations[is_beside[operations]]
         if len(beside) >= FEWEST:
-            is_slowed[beside] = _first_quarter(lengths[beside]) >= SLOWED * usual[beside[0]]
+            is_slowed[beside] = first_quarter(lengths[beside]) >= SLOWED * usual[beside[0]]
     return is_slowed
 
 
-def _first_quarter(lengths: np.ndarray) -> int:
-    """Return the length that a quarter of some operations do not exceed."""
-    return int(np.sort(lengths)[len(lengths) // 4])
+def first_quarter(times: np.ndarray) -> int:
+    """Return the time that a quarter of some times do not exceed."""
+    return int(np.sort(times)[len(times) // 4])
 
 
 def _in_the_same_place(case: CaseSpans, places: np.ndarray, steps: np.ndarray) -> list[np.ndarray]:
@@ -71,14 +70,9 @@ def _in_the_same_place(case: CaseSpans, places: np.ndarray, steps: np.ndarray) -
 
     `steps` has the number of each operation's step.
     """
-    count = len(places)
-    names = case.spans.name_of[places]
-    # The operations of one name in one step follow each other, in the order of time.
-    order = np.lexsort((case.spans.starts[places], steps, names))
-    is_first = np.zeros(count, bool)
-    is_first |= np.diff(names[order], prepend=-1) != 0
-    is_first |= np.diff(steps[order], prepend=-1) != 0
-    first = np.maximum.accumulate(np.where(is_first, np.arange(count), 0))
-    number_in_step = np.empty(count, np.int64)
-    number_in_step[order] = np.arange(count) - first
-    return groups_of(names * (count + 1) + number_in_step)
+    names = case.spans.name_of[places].astype(np.int64)
+    number_in_step = np.empty(len(places), np.int64)
+    # Operations come in the order of time.
+    for of_step in groups_of(names * (steps.max(initial=0) + 1) + steps):
+        number_in_step[of_step] = np.arange(len(of_step))
+    return groups_of(names * (len(places) + 1) + number_in_step)

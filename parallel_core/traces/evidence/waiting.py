@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling.timeline import HOST_DEVICE, ROLES
+from backends.profiling.timeline import HOST_DEVICE
 from parallel_core.traces.case_spans import (
     EARLIEST,
     NONE,
     CaseSpans,
-    groups_of,
     of_last_begun,
+    places_by_key,
 )
 
 CLOCKS_DIFFER = 10_000
@@ -39,9 +39,7 @@ def host_waits(case: CaseSpans) -> HostWaits | None:
     if calls is None:
         return None
     # Calls stand in the order of their start.
-    is_wait = calls.roles == ROLES.index("wait")
-    is_copy = calls.roles == ROLES.index("copy")
-    waiting = np.flatnonzero(is_wait | is_copy)
+    waiting = calls.with_role("wait", "copy")
     latest_end = np.maximum.accumulate(calls.ends[waiting])
     # The calls that end last of all up to them, and for each call the nearest of these.
     end_last_so_far = np.flatnonzero(calls.ends[waiting] == latest_end)
@@ -111,17 +109,16 @@ def _operators_around(case: CaseSpans, places: np.ndarray) -> np.ndarray:
     if calls is None:
         return around
     host = np.flatnonzero(~case.operations)
-    operators_of_thread = {}
-    for same_queue in groups_of(spans.queue_of[host]):
-        operators = host[same_queue]
-        operators_of_thread[spans.queues[spans.queue_of[operators[0]]]] = operators
-    for same_thread in groups_of(calls.queue_of[places]):
-        on_thread = places[same_thread]
-        thread = calls.queues[calls.queue_of[on_thread[0]]]
-        operators = operators_of_thread.get((HOST_DEVICE, thread), host[:0])
-        call_starts = calls.starts[on_thread]
+    operators_of_queue = places_by_key(spans.queue_of, host)
+    operators_of_thread = {
+        spans.queues[number]: operators for number, operators in operators_of_queue.items()
+    }
+    numbers_of_thread = places_by_key(calls.queue_of[places], np.arange(len(places)))
+    for thread, numbers in numbers_of_thread.items():
+        operators = operators_of_thread.get((HOST_DEVICE, calls.queues[thread]), host[:0])
+        call_starts = calls.starts[places[numbers]]
         starts, ends = case.intervals(operators).T
         operator_end = of_last_begun(starts, ends, call_starts, EARLIEST)
         operator = of_last_begun(starts, operators, call_starts, NONE)
-        around[same_thread] = np.where(operator_end >= call_starts, operator, NONE)
+        around[numbers] = np.where(operator_end >= call_starts, operator, NONE)
     return around

@@ -25,7 +25,6 @@ FIGURES = (
     "compute_seconds",
     "communication_seconds",
     "hidden_share",
-    "hidden_collective_share",
     "idle_share",
     "waited_seconds",
 )
@@ -52,11 +51,6 @@ class RankFigures:
     met: Met = field(repr=False)
 
     @figure
-    def file(self) -> str:
-        """The file of its trace."""
-        return str(self.trace.file)
-
-    @figure
     def seconds(self) -> Seconds:
         return self._sum("seconds")
 
@@ -75,14 +69,8 @@ class RankFigures:
 
     @figure
     def idle_share(self) -> Share:
-        return 1 - self._sum("working_seconds") / self.seconds if self.seconds else 0.0
-
-    @figure
-    def hidden_collective_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
-        """The share of its devices' collectives that lay under computation, as Holistic Trace
-        Analysis counts.
-        """
-        return ratio(self._sum("hidden_collective_seconds"), self._sum("collective_seconds"))
+        idle = sum(case.parts.idle_seconds for case in self.trace.figures)
+        return ratio(idle, self.seconds) or 0.0
 
     @figure
     def matched_collectives(self) -> Count:
@@ -98,11 +86,6 @@ class RankFigures:
     def waited_seconds(self) -> Annotated[Seconds | None, Lacking("not-matched")]:
         """How long they lasted beyond the shortest of each."""
         return in_seconds(self.met.waited) if self.met.collectives else None
-
-    @figure
-    def waited_share(self) -> Annotated[Share | None, Lacking("not-matched")]:
-        """The same as a share of their time."""
-        return ratio(self.met.waited, self.met.lasted)
 
     @figure
     def arrived_last(self) -> Count:
@@ -206,14 +189,14 @@ def _straggler(ranks: Sequence[RankFigures]) -> int | None:
     """Return the rank that waited for the least share of its collectives; None if all waited
     alike.
     """
-    took_part = [figures for figures in ranks if figures.waited_share is not None]
+    took_part = [figures for figures in ranks if figures.met.lasted]
     if len(took_part) < 2:
         return None
-    waited = [figures.waited_seconds or 0.0 for figures in took_part]
-    usual = median(figures.matched_collective_seconds for figures in took_part)
+    waited = [figures.met.waited for figures in took_part]
+    usual = median(figures.met.lasted for figures in took_part)
     if max(waited) - min(waited) < MIN_SPREAD * usual:
         return None
-    return min(took_part, key=lambda figures: figures.waited_share or 0.0).rank
+    return min(took_part, key=lambda figures: figures.met.waited / figures.met.lasted).rank
 
 
 def _spread(name: str, ranks: Sequence[RankFigures]) -> Spread | None:

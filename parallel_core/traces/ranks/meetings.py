@@ -73,7 +73,8 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
     synchronising = [meeting for meeting in matched if _kind(meeting) not in ONE_SENDS] or matched
     clocks_agree = None
     if synchronising:
-        clocks_agree = _overlapping_share(synchronising) >= MOST
+        overlapping = sum(_overlaps(meeting, {}) for meeting in synchronising)
+        clocks_agree = overlapping >= MOST * len(synchronising)
     all_calls = chain.from_iterable(collectives.values())
     collective_calls = sum(not _is_message(call) for call in all_calls)
     matched_calls = sum(len(meeting) for meeting in matched)
@@ -251,11 +252,6 @@ def _overlaps(meeting: Meeting, offsets: Mapping[int, int]) -> bool:
     came = max(part.start - offsets.get(rank, 0) for rank, part in meeting.items())
     left = min(part.end - offsets.get(rank, 0) for rank, part in meeting.items())
     return came <= left
-
-
-def _overlapping_share(matched: Sequence[Meeting]) -> float:
-    """Return the share of meetings in which by the clocks nobody left before the last one came."""
-    return sum(_overlaps(meeting, {}) for meeting in matched) / len(matched)
 
 
 def _clock_offsets(matched: Iterable[Meeting]) -> dict[int, int]:

@@ -13,14 +13,15 @@ within 5 % of the median.
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Annotated
 
 import numpy as np
 
 from backends.profiling import Timeline, Window, in_seconds
-from backends.profiling.timeline import KINDS, Spans
+from backends.profiling.timeline import Spans
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.account import Division, Parts, StepAccount, account_of, divided
 from parallel_core.traces.case_spans import (
@@ -31,7 +32,7 @@ from parallel_core.traces.case_spans import (
     total_length,
     union,
 )
-from parallel_core.traces.figures import Count, Lacking, Ratio, Seconds, figure
+from parallel_core.traces.figures import Count, Lacking, Ratio, Seconds, figure, ratio
 from parallel_core.traces.steps.operations import (
     NO_STEP,
     ended_before,
@@ -99,15 +100,6 @@ class StepFigures:
 
 
 @dataclass(frozen=True)
-class TypicalStep:
-    """One quantity over all steps: its median and its median absolute deviation."""
-
-    quantity: str
-    median_seconds: Seconds
-    mad_seconds: Seconds
-
-
-@dataclass(frozen=True)
 class Outlier:
     """A step that is unlike the rest in a quantity, and the ratio of that to the median."""
 
@@ -123,7 +115,6 @@ class StepsFigures:
     """All steps of a case in the order of time."""
 
     steps: tuple[StepFigures, ...]
-    typical: tuple[TypicalStep, ...]
     outliers: tuple[Outlier, ...]
     account: Annotated[StepAccount | None, Lacking("no-time")]
     """The median step; where the devices were too far behind to recognise steps, the mean of
@@ -167,23 +158,18 @@ def steps(case: CaseSpans, division: Division) -> StepsFigures | None:
             rows = _step_figures(case, division, windows, step_of)
             are_behind = _are_behind(case, windows, rows)
 
-    typical: list[TypicalStep] = []
-    outliers: list[Outlier] = []
-    for quantity in COMPARED:
-        typical_step, outliers_in_it = _compared(rows, quantity)
-        typical.append(typical_step)
-        outliers += outliers_in_it
-
     (whole,) = division.parts([(case.start, case.end)])
     accounted = tuple(step.parts for step in rows if step.seconds > 0)
+    compared: Sequence[str] = COMPARED
     if are_behind:
-        outliers = [outlier for outlier in outliers if outlier.quantity != COMPARED[0]]
         accounted = (divided(whole, len(rows)),)
+        compared = COMPARED[1:]
+    outliers = chain.from_iterable(_outliers(rows, quantity) for quantity in compared)
     account = account_of(accounted, (whole,)) if accounted else None
     pause = None
     if account is not None and not are_behind:
         pause = pause_of(case, windows, account.shares["idle_seconds"].estimate)
-    return StepsFigures(rows, tuple(typical), tuple(outliers), account, pause, accounted)
+    return StepsFigures(rows, tuple(outliers), account, pause, accounted)
 
 
 def _are_behind(case: CaseSpans, windows: Sequence[Window], rows: Sequence[StepFigures]) -> bool:
@@ -200,12 +186,9 @@ def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
     """Compute the figures of a case's annotations by name, those that last longest first."""
     marks_of_name = _by_name(case.annotations)
     names = sorted(marks_of_name, key=lambda name: _nanoseconds(marks_of_name[name]), reverse=True)
-    since = case.since[case.operations]
-    by_launch = np.argsort(since, kind="stable")
-    since = since[by_launch]
-    intervals = case.intervals(case.operations)[by_launch]
+    by_launch = case.in_order_of_launch(case.operations)
     return tuple(
-        _annotation(name, marks_of_name[name], since, intervals)
+        _annotation(name, marks_of_name[name], case.since[by_launch], case.intervals(by_launch))
         for name in names[:LONGEST_ANNOTATIONS]
     )
 
@@ -235,7 +218,7 @@ def only_step(timeline: Timeline, step: Window) -> CaseSpans:
     It begins as its account does: when devices had done what was launched before the step.
     """
     spans = timeline.columns
-    earlier = (spans.kinds != KINDS.index("host")) & (spans.since < step.start)
+    earlier = ~spans.of_kind("host") & (spans.since < step.start)
     begun = int(spans.ends[earlier].max(initial=step.start))
     in_step = [
         mark for mark in timeline.annotations if step.start <= mark.start and mark.end <= step.end
@@ -348,17 +331,15 @@ def _step_figures(
     return tuple(rows)
 
 
-def _compared(rows: Sequence[StepFigures], quantity: str) -> tuple[TypicalStep, list[Outlier]]:
-    """Compare the steps in a quantity: the typical step, and the steps that are unlike it."""
+def _outliers(rows: Sequence[StepFigures], quantity: str) -> Iterator[Outlier]:
+    """Yield the steps that are unlike the others in a quantity."""
+    if len(rows) < FEWEST:
+        return
     values = [getattr(step, quantity) for step in rows]
     median = float(np.median(values))
     deviations = [abs(value - median) for value in values]
     mad = float(np.median(deviations))
     least_deviation = max(OUTLIER * NORMAL * mad, LEAST_DEVIATION * median)
-    outliers = []
-    if len(rows) >= FEWEST:
-        for step, value, deviation in zip(rows, values, deviations, strict=True):
-            if deviation > least_deviation:
-                ratio = value / median if median else None
-                outliers.append(Outlier(step.name, quantity, value, ratio))
-    return TypicalStep(quantity, median, mad), outliers
+    for step, value, deviation in zip(rows, values, deviations, strict=True):
+        if deviation > least_deviation:
+            yield Outlier(step.name, quantity, value, ratio(value, median))

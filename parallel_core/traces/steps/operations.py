@@ -54,12 +54,10 @@ def ended_before(case: CaseSpans, times: np.ndarray) -> list[int]:
 
     It is 0 if none was.
     """
-    launched = case.since[case.operations]
-    ends = case.spans.ends[case.operations]
-    by_launch = np.argsort(launched, kind="stable")
+    by_launch = case.in_order_of_launch(case.operations)
     # When the first n operations had ended, from n = 0 on.
-    ended = np.maximum.accumulate(np.concatenate(([0], ends[by_launch])))
-    launched_before = np.searchsorted(launched[by_launch], times)
+    ended = np.maximum.accumulate(np.append(0, case.spans.ends[by_launch]))
+    launched_before = np.searchsorted(case.since[by_launch], times)
     return ended[launched_before].tolist()
 
 

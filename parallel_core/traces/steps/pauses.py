@@ -1,23 +1,19 @@
 """The time in which nothing ran, where the median step hides it, such as between epochs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from backends.profiling import Timeline, Window, in_seconds
+from backends.profiling import Window, in_seconds
 from parallel_core.system.formatting import percent, seconds
-from parallel_core.traces.case_spans import CaseSpans, gaps, total_length, union
+from parallel_core.traces.case_spans import CaseSpans, gaps, total_length
 from parallel_core.traces.figures import Seconds, Share
 
 LEAST_PAUSE = 0.1
 """By how much the share of a recording in which nothing ran exceeds the median step's, if it is
 said; and the least share in which a program without steps recorded nothing.
 """
-LEAST_GAP, LEAST_NANOSECONDS = 0.01, 1_000_000
-"""Gaps of a smaller share of the recording, or shorter ones, are the program's usual ones."""
-UNUSUAL = 10
-"""Gaps that are less than this many times as long as the median gap are usual ones, too."""
 
 
 @dataclass(frozen=True)
@@ -64,30 +60,4 @@ def pause_of(case: CaseSpans, steps: Sequence[Window], step_share: float) -> Pau
         in_seconds(longest[1] - longest[0]),
         steps[max(first, 0)].name,
         steps[max(last, 0)].name,
-    )
-
-
-def unrecorded_time(timeline: Timeline) -> Iterator[str]:
-    """Yield a note of long times in which a program without steps recorded nothing, not on a host.
-
-    Where there are steps, a pause says as much.
-    """
-    spans, calls = timeline.columns, timeline.host_calls
-    recorded = [np.stack((spans.starts, spans.ends), axis=1)]
-    if calls is not None:
-        recorded.append(np.stack((calls.starts, calls.ends), axis=1))
-    covered = union(*recorded)
-    if len(covered) < 2:
-        return
-    start, end = int(covered[0, 0]), int(covered[-1, 1])
-    lengths = covered[1:, 0] - covered[:-1, 1]
-    usual = float(np.median(lengths))
-    is_long = lengths >= max(LEAST_NANOSECONDS, LEAST_GAP * (end - start), UNUSUAL * usual)
-    share = int(lengths[is_long].sum()) / (end - start)
-    if share < LEAST_PAUSE:
-        return
-    longest = int(np.argmax(lengths))
-    yield (
-        f"nothing was recorded in {percent(share)} of the time: longest for "
-        f"{seconds(in_seconds(lengths[longest]))}, after {seconds(in_seconds(covered[longest, 1]))}"
     )

@@ -41,8 +41,8 @@ def operation(name: str, start: float, duration: float, **arguments: str) -> dic
 def test_streams_of_a_gpu_compute_copy_and_exchange() -> None:
     figures = figures_of_file(OF_JAX / "gpu.json")
     assert figures.compute_seconds == pytest.approx(0.006)
-    assert figures.collective_seconds == pytest.approx(0.004)
-    assert figures.hidden_collective_share == pytest.approx(0.5)
+    assert figures.parts.exchange_seconds == pytest.approx(0.004)
+    assert figures.parts.hidden_exchange_share == pytest.approx(0.5)
     assert figures.steps is not None
     assert len(figures.steps.steps) == 10
 
@@ -56,7 +56,7 @@ def test_operations_on_two_cpus_have_the_devices_that_xla_names() -> None:
     assert second.compute_seconds / second.seconds == pytest.approx(0.4554, abs=1e-4)
     assert first.collective_seconds == pytest.approx(0.018491584)
     assert second.collective_seconds == pytest.approx(0.013587277)
-    assert first.hidden_collective_seconds == second.hidden_collective_seconds == 0
+    assert first.hidden_collective_share == second.hidden_collective_share == 0
     # While one waits for the other, that one computes.
     assert figures.parts.hidden_exchange_share == 0
     assert figures.steps is not None
@@ -113,7 +113,7 @@ def test_a_gpu_s_kernels_exchange_if_their_operation_does(tmp_path: Path) -> Non
         "/device:GPU:1",
     )
     figures = figures_of_file(path)
-    assert figures.hidden_collective_share == pytest.approx(0.5)
+    assert figures.parts.hidden_exchange_share == pytest.approx(0.5)
     assert {queue.device for queue in figures.queues} == {"gpu:1"}
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window, in_seconds
+from backends.profiling.kernel_names import shortened
 from parallel_core.traces.case_spans import CaseSpans, cases_of
 from parallel_core.traces.lanes import (
     Block,
@@ -16,7 +17,6 @@ from parallel_core.traces.lanes import (
     few_lanes,
     lanes,
     look,
-    shortened,
 )
 from tests.backends.profiling.events import ns
 from tests.parallel_core.report.plots.frameworks import many_small, mxnet_async

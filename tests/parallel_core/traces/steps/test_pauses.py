@@ -9,7 +9,8 @@ from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.traces.account import Division
 from parallel_core.traces.case_spans import cases_of
 from parallel_core.traces.steps.figures import steps
-from parallel_core.traces.steps.pauses import Pause, unrecorded_time
+from parallel_core.traces.steps.pauses import Pause
+from parallel_core.traces.trust import unrecorded_time
 from tests.parallel_core.traces.synthetic import GPU, sorted_by_start
 
 MS = 1_000_000

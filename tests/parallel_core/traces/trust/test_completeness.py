@@ -71,7 +71,7 @@ def test_kernels_named_like_collectives_are_told_until_they_count_as_such() -> N
     (rank,) = read_ranks([path], re.compile("reduce")).values()
     assert not any("8 ms" in note for note in rank.timeline.notes)
     (figures,) = rank.figures
-    assert figures.collective_seconds == pytest.approx(0.008)
+    assert figures.parts.exchange_seconds == pytest.approx(0.008)
 
 
 COMPLETE = [path for path in sorted(TRACES.glob("*/*.gz")) if path.parent != INCOMPLETE]

@@ -179,8 +179,8 @@ def test_a_layout_is_computed() -> None:
 
 def test_an_exchange_of_deep_ep_is_half_hidden() -> None:
     figures = figures_of_file(TRACES / "exchanging" / "deepep.json")
-    assert figures.collective_seconds == pytest.approx(0.008)
-    assert figures.hidden_collective_share == pytest.approx(0.5)
+    assert figures.parts.exchange_seconds == pytest.approx(0.008)
+    assert figures.parts.hidden_exchange_share == pytest.approx(0.5)
     assert figures.compute_seconds == pytest.approx(0.016)
     assert figures.steps is not None
     assert figures.steps.account is not None
