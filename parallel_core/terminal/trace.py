@@ -175,7 +175,7 @@ def _steps_lines(steps: StepsFigures) -> Iterator[str]:
                 quantities.append(f"{seconds(outlier.seconds)}{times} {IN_WORDS[outlier.quantity]}")
         yield f"{step} differs from the median: {listed(quantities)}"
     if len(unlike) > MAX_ROWS:
-        yield f"so do {len(unlike) - MAX_ROWS:,} more"
+        yield f"{len(unlike) - MAX_ROWS:,} more steps differ"
 
 
 def show_ranks(ranks: Ranks, console: Console) -> None:
@@ -228,10 +228,10 @@ def _rows_of_figures(ranks: Ranks) -> Table:
 def _straggler(ranks: Ranks) -> str:
     """Say which rank the others waited for, or that there is no such rank."""
     if not ranks.matched_collectives:
-        return "no straggler can be named: no collective of all ranks was found"
+        return "no straggler can be named: no collective was found on all ranks"
     if ranks.straggler is None:
         collectives = f"{ranks.matched_collectives:,} collectives"
-        return f"no straggler: in {collectives} all ranks waited about as long"
+        return f"no straggler: in {collectives} all ranks waited about equally long"
     (straggler,) = (rank for rank in ranks.by_rank if rank.rank == ranks.straggler)
     others = [rank for rank in ranks.by_rank if rank is not straggler]
     waited_most = max(others, key=lambda rank: rank.waited_seconds or 0.0)

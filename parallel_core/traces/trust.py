@@ -193,7 +193,7 @@ RULES: Mapping[str, Callable[[Timeline], Iterator[str]]] = {
 LACKING: Mapping[str, str] = {
     UNSEEN: "hardly anything was recorded of the devices",
     "no-backward-pass": "no operator is known as one of a backward pass",
-    "no-communication": "nothing was exchanged or copied, or nothing computed",
+    "no-communication": "there was no communication, or no computation",
     "no-copies": "nothing was copied",
     "no-exchange": "nothing was exchanged",
     "no-gaps": "no queue was idle between two operations",
@@ -201,13 +201,13 @@ LACKING: Mapping[str, str] = {
     "no-links": "no operation is linked to its launch",
     "no-operations": "nothing ran on a device",
     "no-pause": "the median step hides no long pause",
-    "no-straggler": "all ranks waited about as long, or no collective was matched",
+    "no-straggler": "all ranks waited about equally long, or no collective was matched",
     "no-steps": "the program marks no steps",
-    "no-time": "it took no time",
+    "no-time": "the recording is empty",
     "not-matched": "no collective was found on all of its ranks",
-    "not-said": "the traces do not say it",
+    "not-said": "the traces do not record it",
     "not-timed-alone": "it was not timed without the profiler",
-    "slowed-down": "its time is the profiler's, which slowed the steps down",
+    "slowed-down": "the profiler slowed the steps down, so their times are not the program's",
     "single-step": "a single step has no interval",
 }
 """Why a figure is unknown, by the code that its declaration names."""

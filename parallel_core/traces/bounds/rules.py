@@ -27,9 +27,9 @@ UNKNOWN, INCONCLUSIVE = "unknown", "inconclusive"
 MANY_STEPS = 30
 """Of so many steps that are alike the interval is as short as more steps can make it."""
 ON_A_QUIET_MACHINE = "run it on a quiet machine"
-MORE_STEPS = "record more --steps"
-BOTH = "record more --steps, on a quiet machine"
-NEITHER = "more --steps would not decide it"
+MORE_STEPS = "record more steps (profile --steps N)"
+BOTH = "record more steps (profile --steps N), on a quiet machine"
+NEITHER = "more steps would not decide it"
 
 
 class Rule(NamedTuple):
@@ -50,8 +50,8 @@ BOUNDS = (
     Rule(
         INCONCLUSIVE,
         lambda recording: recording.is_slowed_down,
-        "What bounds it is open: it took {slowdown} × its time without the profiler, whose its "
-        "parts are.",
+        "What bounds it is open: under the profiler it took {slowdown} × as long, so its parts "
+        "show the profiler.",
     ),
     Rule(
         "cores",
