@@ -61,7 +61,7 @@ def test_a_lesson_shows_its_answer_on_each_framework_when_asked_without_scripts(
 
 FOUND = {
     "": ["overlap_efficiency"],
-    "ko": ["장치", "비동기 엔진", "waitall"],
+    "ko": ["장치", "논리 장치", "waitall"],
     "vi": ["hàng đợi"],
     "zh_CN": ["设备", "逻辑设备", "waitall"],
 }
