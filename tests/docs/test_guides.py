@@ -262,7 +262,7 @@ def test_the_readme_takes_three_minutes_and_its_first_part_is_marked_for_transla
     assert "<!-- table:" not in first_part
 
 
-@pytest.mark.parametrize("command", ["run", "profile", "trace", "conformance", "doctor"])
+@pytest.mark.parametrize("command", ["run", "profile", "trace", "diff", "conformance", "doctor"])
 def test_the_readme_names_what_each_of_its_readers_begins_with(command: str) -> None:
     (words, *_) = re.findall(rf"parallel-core {command}\b[^`\n]*", FIRST_PAGE)
     assert unknown_options(words_of(words)) == []
