@@ -174,21 +174,28 @@ class Evidence:
         """Whether it exchanges gradients, and another pass for the same update does, too:
         `CE CE update`.
         """
-        update = np.append(self.passes.updates, NONE)[self.pass_of]
+        update = self._of_pass(self.passes.updates, NONE)
+        # Of each pass that exchanges, its update once.
         updates_of_passes, _ = np.unique(np.stack((update, self.pass_of)), axis=1)
-        updates, passes = np.unique(updates_of_passes, return_counts=True)
-        return (self.pass_of != NONE) & np.isin(update, updates[passes > 1])
+        updates, number_of_passes = np.unique(updates_of_passes, return_counts=True)
+        of_several_passes = updates[number_of_passes > 1]
+        return (self.pass_of != NONE) & np.isin(update, of_several_passes)
+
+    def _of_pass(self, value_of_pass: np.ndarray, otherwise: int | bool) -> np.ndarray:
+        """Return for each exchange a value of its backward pass; without a pass, `otherwise`."""
+        # NONE is −1, so that the value at the end is taken.
+        return np.append(value_of_pass, otherwise)[self.pass_of]
 
     @cached_property
     def after_pass(self) -> np.ndarray:
         """Whether it exchanges gradients and was launched when their pass was over: `CCC^E`."""
-        last_start = np.append(self.passes.last_starts, LATEST)[self.pass_of]
+        last_start = self._of_pass(self.passes.last_starts, LATEST)
         return (self.pass_of != NONE) & (self.launched > last_start)
 
     @cached_property
     def most_after_pass(self) -> np.ndarray:
         """Whether that holds for most of what its pass exchanged, though most was ready earlier."""
-        is_ready_last = np.append(self.passes.are_ready_last, False)[self.pass_of]
+        is_ready_last = self._of_pass(self.passes.are_ready_last, False)
         _, group = np.unique(self.pass_of, return_inverse=True)
         late = np.bincount(group, self.lengths * self.after_pass)
         most_are_late = late >= MOSTLY * np.bincount(group, self.lengths)
@@ -199,7 +206,7 @@ class Evidence:
         """Whether it exchanges gradients, and nothing of their pass was left to compute: `C^CEE`,
         of whose pass both computations are.
         """
-        pass_end = np.append(self.passes.ends, EARLIEST)[self.pass_of]
+        pass_end = self._of_pass(self.passes.ends, EARLIEST)
         last_of_pass = self._beside(
             lambda work, numbers: work.last_start(pass_end[numbers]), EARLIEST
         )

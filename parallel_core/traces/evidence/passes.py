@@ -258,9 +258,14 @@ def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
     launches = case.since[exchanges]
     windows = step_windows(case.annotations)
     if not windows:
-        following = np.searchsorted(spans.starts[operators], launches, side="right")
-        return EarlyExchanges(int(np.append(is_backward[operators], False)[following].sum()), 0)
+        next_operator = np.searchsorted(spans.starts[operators], launches, side="right")
+        is_before_backward = np.append(is_backward[operators], False)[next_operator]
+        return EarlyExchanges(early=int(is_before_backward.sum()), forward=0)
 
+    # An exchange that is launched at the first mark hides under the forward pass, too; at the first
+    # two it is early, and at the third it is late.
+    #     |F F F B B B B   |
+    #        ^     ^    ^
     begins = np.array([window.start for window in windows])
     ends = np.array([window.end for window in windows])
     backward = spans.starts[operators[is_backward[operators]]]
@@ -271,7 +276,7 @@ def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
     is_early = (step >= 0) & (launches < last_start[step])
     is_early &= ~_left_over(case, exchanges, step, begins, first_start)
     is_forward = is_early & (launches < first_start[step])
-    return EarlyExchanges(int(is_early.sum()), int(is_forward.sum()))
+    return EarlyExchanges(early=int(is_early.sum()), forward=int(is_forward.sum()))
 
 
 def _left_over(
