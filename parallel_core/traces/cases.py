@@ -112,7 +112,7 @@ class CaseFigures:
 
     @figure
     def slowdown(self) -> Annotated[Ratio | None, Lacking("not-timed-alone")]:
-        """Its time over that without the profiler."""
+        """The time under the profiler over the time without."""
         return self.spans.slowdown
 
     @figure
@@ -133,7 +133,7 @@ class CaseFigures:
 
     @figure
     def hidden_seconds(self) -> Seconds:
-        """How much of that lay under computation."""
+        """How long communication lay under computation."""
         hidden_exchanging = [device.hidden for device in self.division.exchanges]
         return in_seconds(total_length(union(self.division.hidden_copying, *hidden_exchanging)))
 
@@ -196,7 +196,7 @@ class CaseFigures:
 
     @figure
     def dispatch_fraction(self) -> Annotated[Share | None, Lacking("no-launches")]:
-        """The same as a share of the whole."""
+        """The share of the time that had passed when control returned."""
         returned = self.control_returned_seconds
         return None if returned is None else ratio(returned, self.seconds)
 
@@ -234,7 +234,7 @@ class CaseFigures:
 
     @figure
     def exchanging_steps(self) -> Count:
-        """In how many of the steps there was any."""
+        """How many steps had an exchange."""
         return sum(step.exchange_seconds > 0 for step in self.accounted)
 
     @figure
@@ -246,8 +246,8 @@ class CaseFigures:
 
     @figure
     def forward_exchanges(self) -> Annotated[Count | None, Lacking("no-backward-pass")]:
-        """How many of these were launched before that pass began: they can hide under the forward
-        pass.
+        """How many were launched before their step's backward pass began: they can hide under the
+        forward pass.
         """
         return None if self._early is None else self._early.forward
 
@@ -257,9 +257,7 @@ class CaseFigures:
 
     @figure
     def between_two_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
-        """The share of the exchanges' time that goes from one process to another, as in a
-        pipeline.
-        """
+        """The share of the exchanges' time that sends and receives take, as in a pipeline."""
         exchanges = self.spans.of_kind("exchange")
         lengths = self.spans.lengths
         between_two = exchanges & self.spans.named(BETWEEN_TWO)
