@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from backends import Backend
-from backends.profiling import Span, Timeline, case_text
+from backends.profiling import Timeline, case_text
 from backends.profiling.marks import Mark
 from parallel_core.experiments.runner.tallies import Repetition, repetition_of
 from parallel_core.experiments.runner.witnesses import Witness
@@ -142,26 +144,22 @@ def early_wait(repetition: Repetition, ends_are_exact: bool, awaits_one: bool = 
     wait is late. A wait for one result has returned early if nothing was done by then; that is
     asked only if the result is known to be of these operations (`awaits_one`).
     """
+    linked = [span for span in repetition.operations if span.launched is not None]
+    launched_at = np.array([span.launched for span in linked], np.int64)
+    done_at = np.array([span.end if ends_are_exact else span.start for span in linked], np.int64)
+    # There may be thousands of waits, and of operations.
     for wait in repetition.waits:
-        launched = [
-            span
-            for span in repetition.operations
-            if span.launched is not None and span.launched < wait.start
-        ]
-        late = [span for span in launched if _is_late(span, wait, ends_are_exact)]
+        was_launched = launched_at < wait.start
+        is_late = was_launched & (done_at > wait.end)
+        launched, late = int(was_launched.sum()), int(is_late.sum())
         if wait.name.startswith("waitall") and late:
             return (
                 "waitall returned before the work was done: "
-                f"{len(late)} of {len(launched)} operations were not"
+                f"{late} of {launched} operations were not"
             )
-        if awaits_one and launched and len(late) == len(launched):
-            return f"wait returned before any of {len(launched)} operations was done"
+        if awaits_one and launched and late == launched:
+            return f"wait returned before any of {launched} operations was done"
     return ""
-
-
-def _is_late(span: Span, wait: Span, ends_are_exact: bool) -> bool:
-    """Return whether an operation was not done when a wait returned."""
-    return (span.end if ends_are_exact else span.start) > wait.end
 
 
 def behaves_otherwise(recorded: Recorded, timed_shares: list[float], queues: bool) -> str:

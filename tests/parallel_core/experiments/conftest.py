@@ -19,7 +19,7 @@ from parallel_core.run.measure import load as load_backend
 from parallel_core.run.measure import measure
 from parallel_core.system import machine
 
-MOST_WATCHED = counting.MOST_WATCHED
+MOST_WATCHED, CORE_SECONDS = counting.MOST_WATCHED, machine._core_seconds
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +37,9 @@ def _little_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def threads_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Record as long as it takes to know whether threads ran."""
+    """Record as long as it takes to know whether threads ran, and know what others take."""
     monkeypatch.setattr(counting, "MOST_WATCHED", MOST_WATCHED)
+    monkeypatch.setattr(machine, "_core_seconds", CORE_SECONDS)
 
 
 @pytest.fixture
