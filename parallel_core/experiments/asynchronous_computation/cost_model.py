@@ -43,11 +43,8 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array
-from parallel_core.experiments.asynchronous_computation.increments import (
-    T2_OVER_T1,
-    CostModel,
-    fit_cost_model,
-)
+from parallel_core.experiments.asynchronous_computation.fitting import CostModel, fit_cost_model
+from parallel_core.experiments.asynchronous_computation.increments import T2_OVER_T1
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, with_queue
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import Exercise, Experiment

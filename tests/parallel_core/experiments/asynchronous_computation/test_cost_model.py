@@ -13,7 +13,7 @@ from backends import Backend
 from parallel_core.experiments import workloads
 from parallel_core.experiments.asynchronous_computation import (
     cost_model,
-    increments,
+    fitting,
 )
 from parallel_core.experiments.asynchronous_computation.cost_model import (
     CostModel,
@@ -74,14 +74,14 @@ def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> No
 def test_each_question_of_a_size_is_asked_among_those_of_all_sizes(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    over_rounds = increments.over_rounds
+    over_rounds = fitting.over_rounds
     among: list[int] = []
 
     def recorded(*arguments: Any, **options: Any) -> Any:
         among.append(options.get("among", 1))
         return over_rounds(*arguments, **options)
 
-    monkeypatch.setattr(increments, "over_rounds", recorded)
+    monkeypatch.setattr(fitting, "over_rounds", recorded)
     parallel_core.run_cost_model(backend, largest=100, rounds=1, budget=600.0)
     # Each of three sizes: whether it is missed, unknown, and missed with the disturbance.
     assert among == [3] * (3 * 3)
