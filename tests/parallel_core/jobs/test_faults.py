@@ -97,8 +97,6 @@ class Job(NamedTuple):
         self.wait_for_fault()
         status = self.process.wait(self.deadline + ENDING_SECONDS)
         assert self.processes() == []
-        # Files have such names until they are complete.
-        assert [path for path in self.files.rglob("*") if path.name.startswith(".")] == []
         return Ended(
             status, *((self.directory / name).read_text() for name in ("output", "errors"))
         )
@@ -253,7 +251,9 @@ def test_a_job_that_is_launched_again_gives_the_losses_of_an_undisturbed_one(
     with start("runs_out_of_memory", "mxnet", tmp_path, *keep, at=4) as job:
         # The framework's own words: std::bad_alloc.
         job.end().assert_failed(FAILED, "rank 1 .*alloc")
-        assert [path.name for path in job.files.iterdir()] == ["checkpoint.npz"]
+        # Rank 0 may have been killed while it wrote the next one, beside the whole one.
+        assert {path.name for path in job.files.glob("[!.]*")} == {"checkpoint.npz"}
+        (job.files / ".checkpoint.npz.unfinished").touch()
     # No rank is disturbed twice.
     with start("runs_out_of_memory", "mxnet", tmp_path, *keep, at=4) as job:
         ended = job.end()
