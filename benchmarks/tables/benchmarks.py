@@ -8,10 +8,11 @@ from pathlib import Path
 
 from backends.registry import names, title
 from backends.registry.variants import all_variants, in_words
-from benchmarks.harness.results import read_json, source_of
+from benchmarks.harness.results import read_json
 from benchmarks.harness.targets import Finding, markdown_table
 from benchmarks.measurements.processes import TRANSPORTS
 from benchmarks.measurements.variants import contrasts
+from benchmarks.tables.sources import source_of
 from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.system.formatting import figure
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 
-from benchmarks.harness.results import measured_on, results_folder, write_text
+from benchmarks.harness.results import results_folder, write_text
+from benchmarks.tables.sources import measured_on
 from parallel_core.compare.analysis import analyse
-from parallel_core.compare.storage import read_comparison, saved_timelines
+from parallel_core.compare.storage import RESULT, read_comparison, saved_timelines
 from parallel_core.report.charts import timelines_chart
 from parallel_core.report.plots.svg import titled
 
@@ -36,8 +37,8 @@ def main(folder: Path, out: Path) -> None:
         chart, _ = timelines_chart(replace(overlap, cells=cells), timeline_of)
     if chart is None:
         raise click.ClickException(f"{folder} has no traces: compare without --no-traces")
-    machine = measured_on({"machine": {**comparison.machine, "utc": comparison.utc}})
-    source = f"{machine}; one repetition under the profiler"
+    document = {"machine": {**comparison.machine, "utc": comparison.utc}}
+    source = f"{measured_on(folder / RESULT, document)}; one repetition under the profiler"
     picture = titled(replace(chart, lanes_width=LANES), TITLE, source, width=WIDTH)
     write_text(out / "timelines.svg", picture.decode())
 

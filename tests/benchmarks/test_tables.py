@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.tables.__main__ import BLOCK, main, pages, refill, write_table, written
+from benchmarks.tables.sources import source_of, unmarked
 from parallel_core.measurement.result import Counted, Result
 from parallel_core.system.files import write_json
 from tests.parallel_core.compare import made_up
@@ -94,6 +95,23 @@ def test_every_table_is_as_its_file_says(root: Path, monkeypatch: pytest.MonkeyP
         str(path) for path, text in written() if not path.exists() or path.read_text() != text
     ]
     assert differing == [], "python -m benchmarks.tables"
+
+
+def test_no_page_hides_that_a_figure_is_of_an_older_method(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    assert {str(page): [*unmarked(page.read_text(), page)] for page in pages()} == {
+        str(page): [] for page in pages()
+    }
+
+
+@pytest.mark.parametrize(("number", "marked"), [(1, True), (2, False), (3, False)])
+def test_what_an_older_method_measured_is_marked(number: int, marked: bool) -> None:
+    machine = {"processor": "Z80", "cores": 1, "utc": "2026-11-26T10:00"}
+    document = {"machine": machine, "method": {"number": number}}
+    (source,) = source_of(FOLDER, {"abstraction.json": document}).splitlines()[1:]
+    assert ("with the method of that day" in source) == marked
 
 
 @pytest.mark.long
