@@ -236,7 +236,7 @@ MEASUREMENT = Measurement(
     title="Verdicts on synthetic cells, and intervals of single ones",
     question="How often is a comparison wrong, and an interval, with synthetic noise?",
     method=Method(
-        2, "2026-11-29", "an experiment is judged by its own cells if they are clearly louder"
+        2, "2026-11-29", "cells of an experiment that is clearly louder say how loud it is"
     ),
     measure=measure,
     rounds=1,
