@@ -56,7 +56,7 @@ def comparison_answer(folder: Path) -> str:
                 # A narrow cell keeps `1.98 of 2` in one line.
                 row.append(figure.replace(" ", "\N{NO-BREAK SPACE}"))
         rows.append([*row, _side_by_side(without_queues)])
-    table = markdown_table([*headings, "the same without queues"], rows)
+    table = markdown_table([*headings, "without queues, in the same order"], rows)
     return "\n".join([table, _source(folder, comparison)])
 
 

@@ -208,7 +208,7 @@ THE_BOOK_S_COUNT = replace(
     ALONGSIDE,
     name="book_copied_beside_computation",
     case=BOOK_TOGETHER,
-    counted="results were, the book's way",
+    counted="results if copied as in the book",
     metric=THE_BOOK_S.name,
     title="",
 )
