@@ -38,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two targets install into one environment.
 .NOTPARALLEL:
 
-.PHONY: demo tools check test test-long conformance test-cu112 test-jax test-matrix bench gpu notebooks docs translations lint clean
+.PHONY: demo tools check test test-long conformance test-cu112 test-jax test-matrix bench measure gpu notebooks docs translations lint clean
 
 # Two minutes, four on a slow machine. It needs the frameworks alone; all else needs the tools as well.
 demo: $(READY) $(APART)
@@ -101,6 +101,23 @@ test-matrix: $(TOOLS)
 # Five benchmarks, one after the other, and which targets they met: about an hour on two cores.
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks bench
+
+# All that the pages show of a machine with two cores, in the order in which it counts, into benchmarks/results: three
+# hours, in which nothing else may run. The minutes behind the commands are those of a virtual machine.
+MEASURE := $(BIN)/python -m benchmarks
+measure: $(TOOLS) $(JAX)/ready
+	$(BIN)/parallel-core compare --backends mxnet,mxnet-as-shipped,torch,jax --rounds 5 --out runs/published   # 40
+	$(MEASURE).tables.timelines runs/published
+	$(MEASURE) exercises                                              # 8
+	for over in mxnet torch; do $(MEASURE) planted-faults --over $$over && \
+	  $(MEASURE) planted-faults --over $$over --trials 2 --spinning 1 || exit; done   # 26
+	$(MEASURE) twins                                                  # 9
+	$(MEASURE) under-load && $(MEASURE) under-load --spinning 2       # 10
+	$(MEASURE) self-test                                              # 5
+	$(JAX)/bin/python -m benchmarks jax-devices                     # 5
+	$(MEASURE) mxnet-copies && $(MEASURE) variants                    # 15
+	$(MEASURE) bench                                                  # 60
+	$(MEASURE).tables
 
 # All that ten minutes with one GPU can show, in runs/gpu; a second call adds what is missing. PYTHON names a Python with
 # PyTorch: .venv is not needed. OPTIONS=--rehearse tries it on CPUs.

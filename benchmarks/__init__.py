@@ -9,6 +9,6 @@ and run by its name:
     .venv-jax/bin/python -m benchmarks jax-devices
 
 Each writes results/MACHINE/FILE.json. `python -m benchmarks.tables` then writes the tables of the
-pages. `parallel-core compare --out benchmarks/results/MACHINE` measures the comparison that they
-show, `make gpu` a GPU, and `make test-matrix` which versions work together.
+pages. `make measure` runs all that they show, `make gpu` measures a GPU, and `make test-matrix` tries
+which versions work together.
 """
