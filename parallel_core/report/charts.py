@@ -60,7 +60,7 @@ def _seconds_up_to(analysed: CellAnalysis, layer: Layer) -> float:
 def dispatch_chart(analysis: Analysis) -> StackedChart | None:
     """Draw the share of a case's time that had passed when Python continued.
 
-    Every experiment has a group with a row for each cell.
+    Every experiment has a group with a row for each cell; its heading names the case.
     """
     groups: dict[str, list[Row]] = {}
     for analysed in analysis.believed:
@@ -78,7 +78,7 @@ def dispatch_chart(analysis: Analysis) -> StackedChart | None:
             ]
             written = f"{seconds(returned)} of {seconds(done)}"
             row = Row(analysed.results.title, parts, written)
-            groups.setdefault(cell.experiment, []).append(row)
+            groups.setdefault(f"{cell.experiment}: {shown}", []).append(row)
     return StackedChart(groups, percent) if groups else None
 
 

@@ -97,6 +97,16 @@ def test_every_experiment_stands_in_one() -> None:
     assert set(EXPERIMENTS) <= {*predicted, *named}
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_its_headings_are_the_questions_of_its_experiments(path: Path) -> None:
+    chapter = path.stem.replace("-", " ")
+    of_chapter = [one for one in EXPERIMENTS.values() if one.chapter.lower() == chapter]
+    questions = [experiment.question for experiment in of_chapter]
+    sources = "\n".join(cell.source for cell in read(path).cells)
+    headings = re.findall("^## (.+)$", sources, re.MULTILINE)
+    assert sorted(headings) == sorted([*questions, "The same on JAX", "What holds everywhere"])
+
+
 def test_every_exercise_is_linked_by_one() -> None:
     linked = re.findall(r"\(/exercises/([a-z-]+)\.md\)", sources_of_all())
     pages = [path.stem for path in tracked("docs/exercises", suffix=".md")]

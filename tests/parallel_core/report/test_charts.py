@@ -83,7 +83,7 @@ def test_times_stand_beside_their_case_and_below_their_cell() -> None:
     assert (case, *titles) == ("case", *TITLES)
     times_of_case = {name: times for name, *times in rows}
     assert times_of_case["10 products"][0] == "200 ms (200–200)"
-    row = present(charts.dispatch_chart(ANALYSIS())).groups["parallel"][0]
+    row = present(charts.dispatch_chart(ANALYSIS())).groups["parallel: on all together"][0]
     dispatch, computation = row.parts
     assert row.value == "100 ms of 1.00 s"
     assert (dispatch.start, dispatch.end) == pytest.approx((0, 0.1), rel=0.01)
