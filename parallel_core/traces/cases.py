@@ -51,12 +51,7 @@ from parallel_core.traces.figures import (
     ratio,
 )
 from parallel_core.traces.reasons import Unhidden, unhidden
-from parallel_core.traces.steps.figures import (
-    AnnotationFigures,
-    StepsFigures,
-    annotations,
-    steps,
-)
+from parallel_core.traces.steps.figures import StepsFigures, steps
 from parallel_core.traces.trust import waits_for_nothing
 
 
@@ -216,11 +211,6 @@ class CaseFigures:
     def operations(self) -> tuple[OperationFigures, ...]:
         """By name, those that took the most time first."""
         return operations_by_name(self.spans)
-
-    @figure
-    def annotations(self) -> tuple[AnnotationFigures, ...]:
-        """The program's own, by name, those that last longest first."""
-        return annotations(self.spans)
 
     @figure
     def steps(self) -> Annotated[StepsFigures | None, Lacking("no-steps")]:
