@@ -23,7 +23,7 @@ from parallel_core.traces.case_spans import (
     places_by_key,
     union,
 )
-from parallel_core.traces.figures import Count, Ratio, Seconds
+from parallel_core.traces.figures import Ratio
 
 FEWEST = 5
 """The number of operations on each side that is needed to say something."""
@@ -53,18 +53,6 @@ class Sides(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PricedOperation:
-    """The computations of one name on one device: their number and mean duration on either side."""
-
-    name: str
-    device: str
-    alone: Count
-    alone_seconds: Seconds
-    beside: Count
-    beside_seconds: Seconds
-
-
-@dataclass(frozen=True)
 class Price:
     """Computations' relative time beside operations of one kind, and of no other kind, with its
     interval.
@@ -74,8 +62,6 @@ class Price:
     ratio: Ratio
     low: float
     high: float
-    operations: tuple[PricedOperation, ...]
-    """Those that lost the most time first."""
 
 
 def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
@@ -163,16 +149,16 @@ def _running_alone(case: CaseSpans, operations: np.ndarray) -> dict[int, np.ndar
     return {queue: union(stretches[numbers]) for queue, numbers in numbers_of_queue.items()}
 
 
-def _comparable(sides_by_case: Mapping[Operation, Sequence[Sides]]) -> dict[Operation, Sides]:
+def _comparable(sides_by_case: Mapping[Operation, Sequence[Sides]]) -> list[Sides]:
     """Join the durations of all cases and queues, of the operations that can be compared."""
-    comparable = {}
-    for operation, sides_of_cases in sides_by_case.items():
+    comparable = []
+    for sides_of_cases in sides_by_case.values():
         alone = np.concatenate([sides.alone for sides in sides_of_cases])
         beside = np.concatenate([sides.beside for sides in sides_of_cases])
         if min(len(alone), len(beside)) < FEWEST:
             continue
         if _are_alike(alone) and _are_alike(beside):
-            comparable[operation] = Sides(alone, beside)
+            comparable.append(Sides(alone, beside))
     return comparable
 
 
@@ -182,41 +168,27 @@ def _are_alike(lengths: np.ndarray) -> bool:
     return bool(slow <= ALIKE * fast)
 
 
-def _price(neighbour: Beside, sides: Mapping[Operation, Sides]) -> Price:
+def _price(neighbour: Beside, operations: Sequence[Sides]) -> Price:
     """Return how much longer operations took beside others than if all had been in isolation.
 
     The interval is that of the ratio if other operations of their kind had been drawn: `took` and
-    `expected` are the sums of nanoseconds in each of RESAMPLES drawings.
+    `expected` are the sums of nanoseconds, `drawn_took` and `drawn_expected` those in each of
+    RESAMPLES drawings.
     """
     generator = np.random.default_rng(0)
-    operations = []
-    took, expected = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
-    for (name, device), (alone, beside) in sides.items():
-        operations.append(
-            PricedOperation(
-                name=name,
-                device=device,
-                alone=len(alone),
-                alone_seconds=float(alone.mean()) / 1e9,
-                beside=len(beside),
-                beside_seconds=float(beside.mean()) / 1e9,
-            )
-        )
-        took += len(beside) * _resampled_means(beside, generator)
-        expected += len(beside) * _resampled_means(alone, generator)
+    took, expected = 0.0, 0.0
+    drawn_took, drawn_expected = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
+    for alone, beside in operations:
+        took += float(beside.sum())
+        expected += len(beside) * float(alone.mean())
+        drawn_took += len(beside) * _resampled_means(beside, generator)
+        drawn_expected += len(beside) * _resampled_means(alone, generator)
 
-    seconds = sum(priced.beside * priced.beside_seconds for priced in operations)
-    expected_seconds = sum(priced.beside * priced.alone_seconds for priced in operations)
-    ratio = seconds / expected_seconds
-    fewest = min(min(priced.alone, priced.beside) for priced in operations)
-    log_ratio, log_ratios = float(np.log(ratio)), np.log(took / expected)
+    ratio = took / expected
+    fewest = min(min(len(alone), len(beside)) for alone, beside in operations)
+    log_ratio, log_ratios = float(np.log(ratio)), np.log(drawn_took / drawn_expected)
     interval = exponential(stretched(log_ratio, log_ratios, fewest - 1))
-
-    def lost_seconds(priced: PricedOperation) -> float:
-        return priced.beside * (priced.beside_seconds - priced.alone_seconds)
-
-    operations.sort(key=lost_seconds, reverse=True)
-    return Price(neighbour, ratio, interval.low, interval.high, tuple(operations))
+    return Price(neighbour, ratio, interval.low, interval.high)
 
 
 def _resampled_means(lengths: np.ndarray, generator: np.random.Generator) -> np.ndarray:
