@@ -36,19 +36,6 @@ MAX_ROWS = 6
 """The most operations or steps that are listed; the JSON has all of them."""
 MAX_REASONS = 3
 """The most kinds of exchange and copy on the first screen."""
-DEVICES = Columns(
-    "from a device's first operation to its last",
-    "device",
-    ("device",),
-    {
-        "seconds": "time",
-        "idle_seconds": "idle",
-        "compute_seconds": "computes",
-        "collective_seconds": "collectives",
-        "hidden_collective_share": "hidden",
-    },
-    most="seconds",
-)
 IDLENESS = Columns(
     "idle between operations: waiting for the host to launch, from kernel to kernel, for other "
     "queues",
@@ -149,11 +136,10 @@ def _show_reasons(unhidden: Sequence[Unhidden], console: Console) -> None:
 
 
 def show_details(case: CaseFigures, prices: Sequence[Price], console: Console) -> None:
-    """Print tables of a case's queues, devices, longest operations and steps, and all sentences."""
+    """Print tables of a case's queues, longest operations and steps, and all sentences."""
     show_rows(case.queues, QUEUES, console)
     show_sentences(case_lines(case), console, bullet="· ")
     show_prices(prices, console)
-    show_rows(case.devices, DEVICES, console)
     show_rows(case.idleness, IDLENESS, console)
     show_rows(case.operations[:MAX_ROWS], OPERATIONS, console)
     if case.steps is not None:

@@ -4,8 +4,8 @@ returned.
 A case lasts from its first launch to the end of its last span; the idle edges of its window do not
 count. An operation is a span on a device; communication is copying and exchanging. `hidden_share`
 is the share of communication that lies under computation, as `parts` has it: copies under that of
-any device, exchanges under the same device's. What Holistic Trace Analysis calls overlap is in
-`devices`: of only collectives, without copies, device by device.
+any device, exchanges under the same device's, as Holistic Trace Analysis has it
+(github.com/facebookresearch/HolisticTraceAnalysis, get_comm_comp_overlap).
 """
 
 import re
@@ -26,12 +26,7 @@ from parallel_core.traces.case_spans import (
     total_length,
     union,
 )
-from parallel_core.traces.devices import (
-    DeviceFigures,
-    OperationFigures,
-    device_figures,
-    operations_by_name,
-)
+from parallel_core.traces.devices import OperationFigures, operations_by_name
 from parallel_core.traces.devices.queues import (
     KERNEL_DELAY,
     QueueFigures,
@@ -194,13 +189,6 @@ class CaseFigures:
         """The share of the time that had passed when control returned."""
         returned = self.control_returned_seconds
         return None if returned is None else ratio(returned, self.seconds)
-
-    @figure
-    def devices(self) -> tuple[DeviceFigures, ...]:
-        """Devices by name; the figures of Holistic Trace Analysis, among them collectives under
-        computation.
-        """
-        return device_figures(self.spans)
 
     @figure
     def idleness(self) -> tuple[QueueIdleness, ...]:
