@@ -80,7 +80,6 @@ def run_overlap(
     size: int | None = None,
     products: int | None = None,
     copies: int | None = None,
-    sizes: collections.abc.Sequence[int] | None = None,
     rounds: int = 5,
     budget: float = 15.0,
     count: int = 2,
