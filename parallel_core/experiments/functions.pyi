@@ -215,16 +215,6 @@ def run_partitioning(
 ) -> Result:
     """How is a network best divided?"""
 
-def run_batch_norm(
-    backend: backends.Backend,
-    *,
-    rows: int = 256,
-    rounds: int = 5,
-    budget: float = 15.0,
-    count: int = 2,
-) -> Result:
-    """Whose statistics normalise a divided batch?"""
-
 def run_evaluate(
     backend: backends.Backend,
     *,
