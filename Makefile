@@ -98,7 +98,7 @@ test-jax: $(JAX)/ready
 test-matrix: $(TOOLS)
 	$(BIN)/python -m benchmarks environments
 
-# Five benchmarks, one after the other, and which targets they met: about an hour on two cores.
+# Four benchmarks, one after the other, and which targets they met: about an hour on two cores.
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks bench
 

@@ -1,7 +1,7 @@
 """Measurements whose figures the pages show, each declared in a module of `measurements` or `trust`
 and run by its name:
 
-    python -m benchmarks bench                   # the five of `make bench`
+    python -m benchmarks bench                   # the four of `make bench`
     python -m benchmarks --help                  # all names
     python -m benchmarks speed --quick           # a rehearsal of one: its figures mean nothing
     python -m benchmarks network                 # as root

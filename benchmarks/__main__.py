@@ -16,7 +16,6 @@ from benchmarks.measurements import (
     abstraction,
     allreduce,
     environments,
-    exchange,
     exercises,
     growth,
     jax_devices,
@@ -35,7 +34,6 @@ OF_BENCH = (
     abstraction.MEASUREMENT,
     allreduce.MEASUREMENT,
     speed.MEASUREMENT,
-    exchange.MEASUREMENT,
     growth.MEASUREMENT,
 )
 MEASUREMENTS = (
