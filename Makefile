@@ -93,10 +93,13 @@ test-cu112: $(CU112)/ready $(CU112)/driver/libcuda.so.1
 test-jax: $(JAX)/ready
 	$(call TEST,$(JAX),jax,-k 'jax or test_doctor or registry or test_trace',-k jax tests/backends)
 
-# The backends' tests, random programs and experiments in each environment that is there, for the table of versions that
-# work together: 3 minutes for each on an idle machine, up to half an hour on a busy one.
+# Whether versions work together: the backends' tests and random programs in each environment that is there, or by PYTHONS
+# of others. 3 minutes for each on an idle machine, up to half an hour on a busy one.
+PYTHONS ?= $(patsubst %/pytest,%/python,$(wildcard $(addsuffix /bin/pytest,.venv $(JAX) $(MXNET))))
 test-matrix: $(TOOLS)
-	$(BIN)/python -m benchmarks environments
+	for python in $(PYTHONS); do \
+	  PYTHONPATH='$(CURDIR)' "$$python" -m pytest -p no:xdist -q -m 'not long' tests/backends || exit; \
+	  PYTHONPATH='$(CURDIR)' "$$python" -m parallel_core conformance --all --minutes 0.5 --seed 1 || exit; done
 
 # Four benchmarks, one after the other, and which targets they met: about an hour on two cores.
 bench: $(TOOLS)

@@ -10,5 +10,5 @@ and run by its name:
 
 Each writes results/MACHINE/FILE.json. `python -m benchmarks.tables` then writes the tables of the
 pages. `parallel-core compare --out benchmarks/results/MACHINE` measures the comparison that they
-show, `make gpu` a GPU, and `make test-matrix` which versions work together.
+show, and `make gpu` a GPU.
 """

@@ -15,7 +15,6 @@ from benchmarks.harness.targets import Finding, table_of, tally
 from benchmarks.measurements import (
     abstraction,
     allreduce,
-    environments,
     exercises,
     growth,
     jax_devices,
@@ -38,7 +37,6 @@ OF_BENCH = (
 )
 MEASUREMENTS = (
     *OF_BENCH,
-    environments.MEASUREMENT,
     exercises.MEASUREMENT,
     jax_devices.MEASUREMENT,
     mxnet_copies.MEASUREMENT,
