@@ -6,7 +6,6 @@ and run by its name:
     python -m benchmarks speed --quick           # a rehearsal of one: its figures mean nothing
     python -m benchmarks network                 # as root
     python -m benchmarks variants                # where OPENBLAS_CORETYPE is not set
-    .venv-jax/bin/python -m benchmarks jax-devices
 
 Each writes results/MACHINE/FILE.json. `python -m benchmarks.tables` then writes the tables of the
 pages. `parallel-core compare --out benchmarks/results/MACHINE` measures the comparison that they

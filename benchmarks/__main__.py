@@ -17,7 +17,6 @@ from benchmarks.measurements import (
     allreduce,
     exercises,
     growth,
-    jax_devices,
     network,
     processes,
     speed,
@@ -37,7 +36,6 @@ OF_BENCH = (
 MEASUREMENTS = (
     *OF_BENCH,
     exercises.MEASUREMENT,
-    jax_devices.MEASUREMENT,
     network.MEASUREMENT,
     planted_faults.MEASUREMENT,
     processes.MEASUREMENT,
