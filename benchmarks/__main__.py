@@ -16,22 +16,21 @@ from benchmarks.measurements import (
     abstraction,
     allreduce,
     exercises,
-    growth,
     network,
     processes,
+    queue_depth,
     speed,
     variants,
 )
 from benchmarks.trust import planted_faults, self_test, under_load
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
-from parallel_core.system.files import write_whole
 from parallel_core.system.formatting import listed
 
 OF_BENCH = (
     abstraction.MEASUREMENT,
     allreduce.MEASUREMENT,
     speed.MEASUREMENT,
-    growth.MEASUREMENT,
+    queue_depth.MEASUREMENT,
 )
 MEASUREMENTS = (
     *OF_BENCH,
@@ -92,8 +91,6 @@ def run(
             measurement.name, measurement.title, measurement.method, report, request
         )
         write(document, path)
-        if report.draw is not None:
-            write_whole(path.with_suffix(".svg"), report.draw)
         findings = list(report.findings)
     if has_page(document):
         click.echo(page(document))

@@ -18,9 +18,9 @@ from benchmarks.measurements import (
     abstraction,
     allreduce,
     exercises,
-    growth,
     network,
     processes,
+    queue_depth,
     speed,
     variants,
 )
@@ -35,7 +35,7 @@ STORED = {
     "abstraction": abstraction,
     "allreduce": allreduce,
     "experiments/variants": variants,
-    "training/growth": growth,
+    "queue-depth": queue_depth,
     "training/speed": speed,
     "training/network": network,
 }
@@ -114,7 +114,6 @@ def test_stored_findings_follow_from_what_the_processes_gave(
         assert row in note.splitlines()
     else:
         assert document["notes"] == []
-    assert (tmp_path / f"{file}.svg").exists() == (module is growth)
 
 
 def test_sums_between_processes_are_held_against_the_stream_of_the_same_process() -> None:
