@@ -28,7 +28,6 @@ from parallel_core.traces.case_spans import (
 )
 from parallel_core.traces.devices import OperationFigures, operations_by_name
 from parallel_core.traces.devices.queues import (
-    KERNEL_DELAY,
     QueueFigures,
     QueueIdleness,
     queue_figures,
@@ -71,11 +70,8 @@ BETWEEN_TWO = re.compile(r"(?:^|gloo:|nccl:)(?:send|recv)$|SendRecv")
 class CaseFigures:
     """One case by its trace."""
 
-    def __init__(self, spans: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> None:
-        """Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count
-        as kernel waits.
-        """
-        self.spans, self.kernel_delay = spans, kernel_delay
+    def __init__(self, spans: CaseSpans) -> None:
+        self.spans = spans
 
     @cached_property
     def division(self) -> Division:
@@ -193,7 +189,7 @@ class CaseFigures:
     @figure
     def idleness(self) -> tuple[QueueIdleness, ...]:
         """Devices' queues by name."""
-        return queue_idleness(self.spans, self.kernel_delay)
+        return queue_idleness(self.spans)
 
     @figure
     def operations(self) -> tuple[OperationFigures, ...]:

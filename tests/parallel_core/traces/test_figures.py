@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.traces.case_spans import ALL
 from parallel_core.traces.cases import CaseFigures, timeline_figures
-from parallel_core.traces.devices import operations_by_name
-from parallel_core.traces.devices.queues import queue_idleness
+from parallel_core.traces.devices import operations_by_name, queues
 from tests.backends.profiling.events import ns
 from tests.parallel_core.traces.stored import case_of_trace
 from tests.parallel_core.traces.synthetic import (
@@ -300,7 +299,10 @@ def test_a_case_without_operations_has_no_rows() -> None:
     assert operations_by_name(made_case()) == ()
 
 
-def test_each_gap_is_of_its_kind_since_all_before_it_had_ended() -> None:
+def test_each_gap_is_of_its_kind_since_all_before_it_had_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queues, "KERNEL_DELAY", 4)
     program = Program()
     program.run(0, 10, "a", 0)
     program.run(2, 4, "b", 1)
@@ -310,7 +312,7 @@ def test_each_gap_is_of_its_kind_since_all_before_it_had_ended() -> None:
     program.run(74, 76, "unknown")
     program.run(76, 80, "none", 76)
 
-    (queue,) = queue_idleness(program.case, kernel_delay=4)
+    (queue,) = queues.queue_idleness(program.case)
 
     # Before "host", which was launched when the queue was empty.
     assert queue.host_wait_seconds == 4e-9
@@ -324,7 +326,7 @@ def test_each_gap_is_of_its_kind_since_all_before_it_had_ended() -> None:
 def test_holistic_trace_analysis_says_the_same_of_whole_microseconds() -> None:
     # HTA 0.5.0, get_idle_time_breakdown(consecutive_kernel_delay=30), in microseconds as the trace
     # has them.
-    first, second = queue_idleness(case_of_trace("two_streams"))
+    first, second = queues.queue_idleness(case_of_trace("two_streams"))
     assert first.host_wait_seconds == 12.855007
     assert first.kernel_wait_seconds == 104e-6
     assert first.other_wait_seconds == 0
