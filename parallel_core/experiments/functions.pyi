@@ -1,5 +1,4 @@
 import collections.abc
-from typing import Literal
 
 import backends
 import parallel_core.training.batches
@@ -132,7 +131,6 @@ def run_dependencies(
 def run_graph(
     backend: backends.Backend,
     *,
-    of: Literal["mlp", "xy"] = "mlp",
     batch: int = 1024,
     rounds: int = 5,
     budget: float = 15.0,
