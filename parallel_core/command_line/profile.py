@@ -18,11 +18,18 @@ from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import DISTURBED, RequestError
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
+from parallel_core.terminal.changes import show_changes
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.trace import show_analysis
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.profile import running
 from parallel_core.traces.profile.analysis import Analysis, analyse
+from parallel_core.traces.profile.changes import changes_between
+from parallel_core.traces.profile.recorded_steps import (
+    RecordedSteps,
+    read_recording,
+    recorded_steps,
+)
 from parallel_core.traces.profile.requirements import Requirement, Unanswered, cannot_answer, judge
 from parallel_core.traces.profile.running import Recorded
 from parallel_core.traces.trace_files import pack_trace
@@ -58,6 +65,13 @@ ENDING = ".json.gz"
 @options.option(
     "--repeat", type=options.POSITIVE, default=1, metavar="N", help="Run and record it N times."
 )
+@click.option(
+    "--against",
+    type=options.PATH,
+    multiple=True,
+    metavar="BEFORE",
+    help="Say what changed since an earlier recording: a trace, or a folder of ranks. Repeatable.",
+)
 @options.path("--json", "json_path", "The sentences and all figures, of the last recording.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")
 def profile(
@@ -66,6 +80,7 @@ def profile(
     output: Path,
     limits: tuple[Limit, ...],
     repeat: int,
+    against: tuple[Path, ...],
     json_path: Path | None,
     command: tuple[str, ...],
 ) -> int:
@@ -76,7 +91,7 @@ def profile(
     \b
     parallel-core profile -- python train.py --epochs 1
     parallel-core profile --steps 10 -- torchrun --nproc-per-node 2 train.py
-    parallel-core profile --repeat 3 -- python train.py
+    parallel-core profile --repeat 3 --against runs/before -- python train.py
 
     A script.py, or -m MODULE, runs with this Python. A step ends where the program calls its first
     optimizer's step() (MXNet: a trainer's), or the step() of a torch.profiler in it; in JAX with a
@@ -86,10 +101,14 @@ def profile(
     """
     if json_path == files.STANDARD_OUTPUT:
         raise RequestError("--json needs a file: standard output is the program's")
-    files.check_outputs(json_path, others=map(Path, command))
+    files.check_outputs(json_path, others=(*map(Path, command), *against))
+    before = [read_recording(path) for path in against]
+    after: list[RecordedSteps] = []
     console = terminal_console(stderr=True)
     for _ in range(repeat):
         run = _run_once(command, output, warm_up, steps, console)
+        if before and run.analysis is not None:
+            after.append(recorded_steps(run.analysis.traces.values()))
         if run.status:
             break
     judged: tuple[Requirement, ...] = ()
@@ -97,9 +116,13 @@ def profile(
     if run.analysis is not None:
         judged = judge(limits, run.analysis.answer.recording, run.analysis.unhidden)
         unanswered = cannot_answer(run.analysis.answer.recording)
+    changes = changes_between(before, after) if after else None
     with _in_one_line(console):
-        answers = {"requirements": judged, "cannot_answer": unanswered}
+        answers = {"requirements": judged, "cannot_answer": unanswered, "changes": changes}
         files.write_json(json_path, {**run.document, **as_json(answers)})
+    if changes is not None:
+        with _in_one_line(console):
+            show_changes(changes, console)
     requirements.show_requirements(judged, console)
     if run.status == 0 and limits:
         # Nothing can be said of what was not recorded.

@@ -5,7 +5,7 @@ A step that was disturbed says nothing of the program: the steps of a recording 
 half by time is on average, whose parts sum to its time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -25,7 +25,7 @@ from parallel_core.traces.ranks.jobs import of_processes
 from parallel_core.traces.reasons import Unhidden
 from parallel_core.traces.steps.figures import step_windows
 from parallel_core.traces.steps.operations import NO_STEP, steps_by_count, steps_by_launch
-from parallel_core.traces.trace_files import files_of, read_ranks
+from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
 
 NORMAL = NormalDist().inv_cdf(0.975)
 
@@ -151,7 +151,12 @@ class Side:
 
 def read_recording(path: Path) -> RecordedSteps:
     """Read a trace, or a folder of those of a job's ranks; raises RequestError if it is none."""
-    ranks = read_ranks(files_of([path]), keep_spans=True)
+    return recorded_steps(read_ranks(files_of([path]), keep_spans=True).values())
+
+
+def recorded_steps(traces: Iterable[RankTrace]) -> RecordedSteps:
+    """Return what is compared of the traces of a program's processes, which have their spans."""
+    ranks = dict(enumerate(traces))
     recording = recording_of(ranks)
     cases = recording.processes
     mark_steps = all(case.steps for case in cases)

@@ -209,12 +209,21 @@ def test_each_recording_holds_only_its_own_ranks_and_the_user_s_files_stay(
     assert "ranks" not in json.loads(program("trace", str(later), "--json", "-").stdout)
 
 
-def test_a_program_is_recorded_repeatedly(folder: Path, tmp_path: Path) -> None:
+def test_a_program_is_recorded_repeatedly_and_compared_with_an_earlier_recording(
+    folder: Path, tmp_path: Path
+) -> None:
     script = tmp_path / "job.py"
     script.write_text(OF_SOME_RANKS)
     two_ranks = (PROCESSES / "rank-0.json.gz", PROCESSES / "rank-1.json.gz")
-    done = profile(folder, "--repeat", "2", "--", script, *two_ranks)
+    done = profile(folder, "--repeat", "2", "--against", PROCESSES, "--", script, *two_ranks)
     assert done.returncode == 0, done.stderr
+    assert len(recordings(folder)) == 2
+    changes = document(folder)["changes"]
+    assert changes["before"]["number_of_recordings"] == 1
+    assert changes["after"]["number_of_recordings"] == 2
+    assert changes["sentence"] in " ".join(done.stderr.split())
+    missing = profile(folder, "--against", tmp_path / "none", "--", script, *two_ranks)
+    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
     assert len(recordings(folder)) == 2
 
 
