@@ -68,16 +68,12 @@ class StepFigures:
     """One step as the devices kept to it, and when the host did it, which may run ahead."""
 
     name: str
-    start_seconds: Seconds
-    """When the host began it, since the timeline's beginning."""
     host_seconds: Seconds
     """How long the host took for it."""
     operations: Count
     """How many it launched."""
-    begun_seconds: Seconds
-    """When the devices had ended the steps before, since the timeline's beginning."""
     parts: Parts
-    """What its time consists of, from then on."""
+    """What its time consists of, from when the devices had ended the steps before."""
 
     @figure
     def seconds(self) -> Seconds:
@@ -262,16 +258,12 @@ def _step_figures(
     times = times_on_devices(case, windows, intervals_of_steps)
     parts_of_steps = division.parts(times)
     rows = []
-    for window, places, time, parts in zip(
-        windows, places_of_steps, times, parts_of_steps, strict=True
-    ):
+    for window, places, parts in zip(windows, places_of_steps, parts_of_steps, strict=True):
         rows.append(
             StepFigures(
                 name=window.name,
-                start_seconds=in_seconds(window.start),
                 host_seconds=in_seconds(window.end - window.start),
                 operations=len(places),
-                begun_seconds=in_seconds(time[0]),
                 parts=parts,
             )
         )
