@@ -12,9 +12,8 @@ until all is done. With ten queued beside another one, that one is waited for, o
 none beside it, it is waited for by converting it to NumPy, to a number or to text. 1 is added to a
 small array ten thousand times, waiting each time or once, and a cost model whose parts are measured
 separately predicts both times. A thousand are launched behind multiplications, and those are
-counted that were not done when their calls had returned. The memory that a deep queue takes is
-measured while results are kept and while they are dropped. Matrices are smaller and increments
-fewer where the budget of seconds is too short for all that.
+counted that were not done when their calls had returned. Matrices are smaller and increments fewer
+where the budget of seconds is too short for all that.
 
 Look at: the counts of results, and of increments, that were not there when their calls had
 returned; `dispatch_fraction`, the share of the multiplications' time after which control returned;
@@ -23,8 +22,7 @@ waiting for all.
 
 Read: `dispatch_fraction` is near 0 for an engine that queues and near 1 for one that does not. Tiny
 operations show what a call costs, and not how fast a framework computes. `predicted_once_seconds`
-may differ from `measured_once_seconds` by a fifth if Python and the device slow each other down. A
-deep queue costs memory only if dropped results take it too.
+may differ from `measured_once_seconds` by a fifth if Python and the device slow each other down.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -73,10 +71,9 @@ CONVERSIONS: Mapping[str, Callable[[Backend, Array], object]] = {
 def program(
     trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | None, STEPS] = None
 ) -> None:
-    """Measure the memory of a deep queue, time ten multiplications and ways to wait for them, and
-    time increments beside their cost model.
+    """Time ten multiplications and ways to wait for them, and increments beside their cost
+    model.
     """
-    increments.measure_memory(trial)
     numpy = Trial(
         backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {}
     )

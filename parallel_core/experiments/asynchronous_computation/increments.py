@@ -1,4 +1,4 @@
-"""Increments of an array: their time, the cost model that predicts it, the memory of queued ones.
+"""Increments of an array: their time, and the cost model that predicts it.
 
 Book: Dive into Deep Learning, "Asynchronous Computation": with t1 to issue an operation, t2 to
 compute it and t3 to report its result, n operations that are waited for once take t1 + n · t2 + t3,
@@ -36,7 +36,6 @@ from parallel_core.experiments.workloads import (
 from parallel_core.measurement.confidence_intervals import exponential, with_bounds
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import measure
-from parallel_core.system.machine import peak_memory_growth
 
 EACH, ONCE, SINGLE = (
     "increments, waiting each time",
@@ -51,8 +50,6 @@ under a profiler too.
 """
 ELEMENTS = 2
 STEPS_OF_THE_BOOK = 10_000
-SIDE = 1024
-"""The side of the matrix whose increments fill a queue."""
 
 
 def time_increments(trial: Trial, steps: int | None) -> None:
@@ -178,35 +175,6 @@ def in_one_launch(trial: Trial, x: Array, once: Work, steps: int) -> Work:
     is_compiled = next(calls) == calls_before + 1
     launch = once.unit if is_compiled and once.unit else increment_in_one_launch
     return Work(launch, once.unit, once.times)
-
-
-def measure_memory(trial: Trial) -> None:
-    """Find the memory of a CPU that 100 queued increments of a matrix take.
-
-    Results are kept or dropped, and every one, tenth or hundredth is waited for.
-    """
-    if trial.devices[0].kind == "gpu":
-        # The results do not lie in the memory of the host.
-        return
-    zeros = trial.backend.asarray(np.zeros((SIDE, SIDE), dtype=np.float32), trial.devices[0])
-    # Compiling takes memory too, so it comes before.
-    trial.backend.wait(incremented(trial, zeros, 1))
-    for results in ("kept", "dropped"):
-        for every in (1, 10, 100):
-            fill = partial(fill_queue, trial, zeros, results == "kept", every)
-            trial.found(f"peak_bytes_{results}_waiting_every_{every}", peak_memory_growth(fill))
-
-
-def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
-    """Launch 100 increments, keep the results or drop them, and wait for every `every`-th one."""
-    kept = []
-    for step in range(1, 101):
-        y = incremented(trial, x, 1)
-        if keep:
-            kept.append(y)
-        if step % every == 0:
-            trial.backend.wait(y)
-    trial.backend.waitall()
 
 
 def unfinished_increments(repetition: Repetition) -> Tally:
