@@ -10,10 +10,9 @@ when the work is done.
 Method: Ten matrix multiplications are timed in the backend and in NumPy, until control returns and
 until all is done. With ten queued beside another one, that one is waited for, or everything; with
 none beside it, it is waited for by converting it to NumPy, to a number or to text. 1 is added to a
-small array ten thousand times, waiting each time or once, and a cost model whose parts are measured
-separately predicts both times. A thousand are launched behind multiplications, and those are
-counted that were not done when their calls had returned. Matrices are smaller and increments fewer
-where the budget of seconds is too short for all that.
+small array ten thousand times, waiting each time or once. A thousand are launched behind
+multiplications, and those are counted that were not done when their calls had returned. Matrices
+are smaller and increments fewer where the budget of seconds is too short for all that.
 
 Look at: the counts of results, and of increments, that were not there when their calls had
 returned; `dispatch_fraction`, the share of the multiplications' time after which control returned;
@@ -21,12 +20,10 @@ returned; `dispatch_fraction`, the share of the multiplications' time after whic
 waiting for all.
 
 Read: `dispatch_fraction` is near 0 for an engine that queues and near 1 for one that does not. Tiny
-operations show what a call costs, and not how fast a framework computes. `predicted_once_seconds`
-may differ from `measured_once_seconds` by a fifth if Python and the device slow each other down.
+operations show what a call costs, and not how fast a framework computes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -71,9 +68,7 @@ CONVERSIONS: Mapping[str, Callable[[Backend, Array], object]] = {
 def program(
     trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | None, STEPS] = None
 ) -> None:
-    """Time ten multiplications and ways to wait for them, and increments beside their cost
-    model.
-    """
+    """Time ten multiplications, ways to wait for them, and increments."""
     numpy = Trial(
         backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {}
     )
@@ -224,9 +219,6 @@ EXPERIMENT = Experiment(
     metrics=(
         DISPATCH_FRACTION,
         WAIT_FRACTION,
-        # The slower side is another question, which `cost-model` answers.
-        replace(increments.T2_OVER_T1, said=lambda _: False),
-        Metric("measured_over_predicted"),
         Metric("speed_against_numpy", ratio(IN_NUMPY, TEN), ratio=True),
         Metric("async_speedup", ratio(increments.EACH, increments.ONCE), ratio=True),
         Metric("increment_seconds", title="One tiny operation"),

@@ -34,7 +34,7 @@ the same slower side.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import log
 from statistics import median
@@ -44,7 +44,6 @@ import numpy as np
 
 from backends import Array
 from parallel_core.experiments.asynchronous_computation.fitting import CostModel, fit_cost_model
-from parallel_core.experiments.asynchronous_computation.increments import T2_OVER_T1
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, with_queue
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
@@ -257,7 +256,27 @@ def whether_it_predicts(result: Result) -> DirectAnswer | None:
     )
 
 
-SMALLEST = replace(T2_OVER_T1, name="smallest_t2_over_t1", title="Computing over launching")
+SMALLEST = Metric(
+    "smallest_t2_over_t1",
+    title="Computing over launching",
+    means="the time to compute the smallest operation over that to issue it: below 1 Python is "
+    "slower",
+    about="the ratio of t2 to t1",
+    not_if_counted="inside",
+    bands=(
+        Band(LOWEST, "inside", "Nothing was queued, so issuing an increment contains computing it"),
+        Band(
+            0.02,
+            "python",
+            "Issuing an increment takes longer than computing it, against the book's assumption",
+        ),
+        Band(
+            1.0,
+            "device",
+            "Computing an increment takes longer than issuing it, as the book assumes",
+        ),
+    ),
+)
 MISSED = Metric(
     "sizes_missed",
     means="at how many sizes the longer of t1 and t2 is not the measured time",

@@ -87,13 +87,9 @@ class CostModel:
         predicted_loss = log(self.issued.least_share)
         return replace(error, low=error.low + measured_loss, high=error.high - predicted_loss)
 
-    def waiting_each(self, steps: int) -> float:
-        """Predict the seconds of `steps` operations that are each waited for."""
-        return steps * (self.t1 + self.t2 + self.t3)
-
 
 def fit_cost_model(
-    trial: Trial, x: Array, matrix: Array, budget: float, steps: int = 1000, *, rounds: int
+    trial: Trial, x: Array, matrix: Array, budget: float, steps: int, *, rounds: int
 ) -> CostModel:
     """Measure t1, t2 and t3 of an increment of `x` separately, and not the times that they predict.
 

@@ -31,12 +31,10 @@ def test_the_cost_model_repeats_the_slower_side() -> None:
     device_bound = CostModel(issued=short, computed=long, t3=2.0)
     assert device_bound.waiting_once(10) == 1 + 10 * 3 + 2
     assert device_bound.waiting_once_by_the_book(10) == 1 + 10 * 3 + 2
-    assert device_bound.waiting_each(10) == 10 * (1 + 3 + 2)
     assert device_bound.t2_over_t1.estimate == pytest.approx(3)
     python_bound = CostModel(issued=long, computed=short, t3=2.0)
     assert python_bound.waiting_once(10) == 10 * 3 + 1 + 2
     assert python_bound.waiting_once_by_the_book(10) == 3 + 10 * 1 + 2
-    assert python_bound.waiting_each(10) == 10 * (3 + 1 + 2)
 
 
 @pytest.mark.parametrize("seconds", [31.0, 80.0, 10.0])
