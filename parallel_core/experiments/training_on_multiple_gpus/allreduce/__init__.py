@@ -105,13 +105,11 @@ def program(
 
 
 def check_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of algorithms, each once; raises RequestError if one is unknown, or none."""
+    """Return the names of algorithms, each once; raises RequestError if one is unknown."""
     without_repeats = tuple(dict.fromkeys(names))
     for name in without_repeats:
         if name not in ALGORITHMS:
             raise RequestError(unknown("algorithm", name, ALGORITHMS))
-    if not without_repeats:
-        raise RequestError(f"no algorithm is given (known: {', '.join(ALGORITHMS)})")
     return without_repeats
 
 

@@ -74,15 +74,13 @@ def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
     """Return sizes in bytes, rounded down to whole elements, at least one, in ascending order.
 
     By default they are those of `ALL_SIZES` that fit this machine's memory on `devices` devices.
-    Raises RequestError if no size is given, or one that does not fit.
+    Raises RequestError for one that does not fit.
     """
     memory = describe_machine()["memory_bytes"]
     if sizes is None:
         return tuple(
             size for size in parse_sizes(ALL_SIZES) if HELD_AT_ONCE * devices * size <= memory
         )
-    if not sizes:
-        raise RequestError("no size is given")
     rounded = sorted({max(1, size // ITEM) * ITEM for size in sizes})
     largest = rounded[-1]
     needed = HELD_AT_ONCE * devices * largest
