@@ -219,7 +219,6 @@ def run_evaluate(
     data: parallel_core.training.dataset.Dataset,
     batch_size: int = 500,
     train_steps: int = 100,
-    checkpoint: parallel_core.training.checkpoints.Checkpoint | None = None,
     images: int | None = None,
     seed: int = 0,
     rounds: int = 5,

@@ -321,15 +321,8 @@ def open_directory(directory: Path, resume: bool) -> Checkpoint | None:
 
 
 def read_checkpoint(directory: Path) -> Checkpoint:
-    """Read the checkpoint in a directory.
-
-    Raises CheckpointError if there is none, or it cannot be read.
-    """
+    """Read the checkpoint in a directory; raises CheckpointError if it cannot be read."""
     path = directory / FILE
-    if not path.is_file():
-        raise CheckpointError(
-            f"there is no {path}: `run data-parallel --checkpoint {directory}` writes one"
-        )
     try:
         content = path.read_bytes()
     except OSError as error:
