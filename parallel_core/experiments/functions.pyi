@@ -1,4 +1,5 @@
 import collections.abc
+from typing import Literal
 
 import backends
 import parallel_core.training.batches
@@ -56,7 +57,7 @@ def run_eager_cpu(
     backend: backends.Backend,
     *,
     size: int | None = None,
-    against: str = "others",
+    against: Literal["others", "none"] = "others",
     rounds: int = 5,
     budget: float = 15.0,
     count: int = 2,
