@@ -93,12 +93,15 @@ test-cu112: $(CU112)/ready $(CU112)/driver/libcuda.so.1
 test-jax: $(JAX)/ready
 	$(call TEST,$(JAX),jax,-k 'jax or test_doctor or registry or test_trace',-k jax tests/backends)
 
-# The backends' tests, random programs and experiments in each environment that is there, for the table of versions that
-# work together: 3 minutes for each on an idle machine, up to half an hour on a busy one.
+# Whether versions work together: the backends' tests and random programs in each environment that is there, or by PYTHONS
+# of others. 3 minutes for each on an idle machine, up to half an hour on a busy one.
+PYTHONS ?= $(patsubst %/pytest,%/python,$(wildcard $(addsuffix /bin/pytest,.venv $(JAX) $(MXNET))))
 test-matrix: $(TOOLS)
-	$(BIN)/python -m benchmarks environments
+	for python in $(PYTHONS); do \
+	  PYTHONPATH='$(CURDIR)' "$$python" -m pytest -p no:xdist -q -m 'not long' tests/backends || exit; \
+	  PYTHONPATH='$(CURDIR)' "$$python" -m parallel_core conformance --all --minutes 0.5 --seed 1 || exit; done
 
-# Five benchmarks, one after the other, and which targets they met: about an hour on two cores.
+# Four benchmarks, one after the other, and which targets they met: about an hour on two cores.
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks bench
 
@@ -114,8 +117,7 @@ measure: $(TOOLS) $(JAX)/ready
 	$(MEASURE) twins                                                  # 9
 	$(MEASURE) under-load && $(MEASURE) under-load --spinning 2       # 10
 	$(MEASURE) self-test                                              # 5
-	$(JAX)/bin/python -m benchmarks jax-devices                     # 5
-	$(MEASURE) mxnet-copies && $(MEASURE) variants                    # 15
+	$(MEASURE) variants                                               # 10
 	$(MEASURE) bench                                                  # 60
 	$(MEASURE).tables
 

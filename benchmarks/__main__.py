@@ -14,7 +14,6 @@ from benchmarks.harness.measurement import Measurement, Request
 from benchmarks.harness.results import document_of, has_page, page, read_json, results_folder, write
 from benchmarks.harness.targets import Finding, table_of, tally
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
-from parallel_core.system.files import write_whole
 from parallel_core.system.formatting import listed
 
 REHEARSALS = Path("runs/rehearsal")
@@ -66,8 +65,6 @@ def run(
             measurement.name, measurement.title, measurement.method, report, request
         )
         write(document, path)
-        if report.draw is not None:
-            write_whole(path.with_suffix(".svg"), report.draw)
         findings = list(report.findings)
     if has_page(document):
         click.echo(page(document))

@@ -11,14 +11,10 @@ from benchmarks.harness.measurement import Method
 from benchmarks.measurements import (
     abstraction,
     allreduce,
-    environments,
-    exchange,
     exercises,
-    growth,
-    jax_devices,
-    mxnet_copies,
     network,
     processes,
+    queue_depth,
     speed,
     variants,
 )
@@ -28,15 +24,11 @@ OF_BENCH = (
     abstraction.MEASUREMENT,
     allreduce.MEASUREMENT,
     speed.MEASUREMENT,
-    exchange.MEASUREMENT,
-    growth.MEASUREMENT,
+    queue_depth.MEASUREMENT,
 )
 MEASUREMENTS = (
     *OF_BENCH,
-    environments.MEASUREMENT,
     exercises.MEASUREMENT,
-    jax_devices.MEASUREMENT,
-    mxnet_copies.MEASUREMENT,
     network.MEASUREMENT,
     planted_faults.MEASUREMENT,
     processes.MEASUREMENT,

@@ -19,7 +19,6 @@ from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.trace import show_ranks, show_trace
 from parallel_core.traces.bounds.answer import answer_of_trace
-from parallel_core.traces.devices.queues import KERNEL_DELAY
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.perfetto import write_findings
 from parallel_core.traces.profile.requirements import (
@@ -57,14 +56,6 @@ def _pattern(text: str) -> re.Pattern[str]:
     metavar="N",
     help="Only step N, where the program marks its steps: ProfilerStep#N, or numbered annotations.",
 )
-@options.option(
-    "--kernel-delay",
-    type=click.IntRange(0, 10**9),
-    default=KERNEL_DELAY,
-    metavar="NANOSECONDS",
-    help="Shorter gaps between two operations on a queue are the device's, and no wait for another "
-    "queue.",
-)
 @options.path(
     "--perfetto",
     "with_findings",
@@ -80,7 +71,6 @@ def trace(
     picture: Path | None,
     kernels: re.Pattern[str] | None,
     step: int | None,
-    kernel_delay: int,
     with_findings: Path | None,
     with_details: bool,
     limits: tuple[Limit, ...],
@@ -103,7 +93,7 @@ def trace(
     if with_findings is not None and len(traces) > 1:
         raise RequestError("--perfetto takes one trace: give one rank's file")
     keep_spans = picture is not None or with_findings is not None
-    ranks = read_ranks(traces, kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
+    ranks = read_ranks(traces, kernels, step, keep_spans=keep_spans)
     console = options.console_beside(json_path, with_findings)
     if len(ranks) == 1:
         (only_rank,) = ranks.values()
@@ -123,7 +113,7 @@ def trace(
         write_picture_file(timeline, picture)
     if with_findings is not None:
         (only_rank,) = ranks.values()
-        _write_findings(only_rank, with_findings, kernel_delay)
+        _write_findings(only_rank, with_findings)
     if json_path is not None:
         of_limits = {"requirements": judged, "cannot_answer": cannot_answer(recording)}
         files.write_json(json_path, {**document(), **as_json(of_limits)})
@@ -136,14 +126,14 @@ def trace(
     return requirements.status_of(judged)
 
 
-def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:
+def _write_findings(rank: RankTrace, path: Path) -> None:
     """Write a trace with its findings for ui.perfetto.dev; raises RequestError if that fails."""
     if rank.origin is None or len(rank.timeline.cases) > 1:
         raise RequestError(
             f"{rank.file} is no Chrome trace of a whole program, which --perfetto needs"
         )
     try:
-        write_findings(rank.file, rank.timeline, rank.origin, path, kernel_delay)
+        write_findings(rank.file, rank.timeline, rank.origin, path)
     except OSError as error:
         raise RequestError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -177,7 +167,6 @@ def _as_json(rank: RankTrace) -> dict[str, Any]:
         "unlinked_operations": rank.timeline.unlinked,
         "answer": as_json(answer_of_trace(rank.figures)),
         "cases": as_json(rank.figures),
-        "interference": as_json(rank.prices),
     }
 
 

@@ -4,8 +4,8 @@ returned.
 A case lasts from its first launch to the end of its last span; the idle edges of its window do not
 count. An operation is a span on a device; communication is copying and exchanging. `hidden_share`
 is the share of communication that lies under computation, as `parts` has it: copies under that of
-any device, exchanges under the same device's. What Holistic Trace Analysis calls overlap is in
-`devices`: of only collectives, without copies, device by device.
+any device, exchanges under the same device's, as Holistic Trace Analysis has it
+(github.com/facebookresearch/HolisticTraceAnalysis, get_comm_comp_overlap).
 """
 
 import re
@@ -26,14 +26,8 @@ from parallel_core.traces.case_spans import (
     total_length,
     union,
 )
-from parallel_core.traces.devices import (
-    DeviceFigures,
-    OperationFigures,
-    device_figures,
-    operations_by_name,
-)
+from parallel_core.traces.devices import OperationFigures, operations_by_name
 from parallel_core.traces.devices.queues import (
-    KERNEL_DELAY,
     QueueFigures,
     QueueIdleness,
     queue_figures,
@@ -51,12 +45,7 @@ from parallel_core.traces.figures import (
     ratio,
 )
 from parallel_core.traces.reasons import Unhidden, unhidden
-from parallel_core.traces.steps.figures import (
-    AnnotationFigures,
-    StepsFigures,
-    annotations,
-    steps,
-)
+from parallel_core.traces.steps.figures import StepsFigures, steps
 from parallel_core.traces.trust import waits_for_nothing
 
 
@@ -81,11 +70,8 @@ BETWEEN_TWO = re.compile(r"(?:^|gloo:|nccl:)(?:send|recv)$|SendRecv")
 class CaseFigures:
     """One case by its trace."""
 
-    def __init__(self, spans: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> None:
-        """Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count
-        as kernel waits.
-        """
-        self.spans, self.kernel_delay = spans, kernel_delay
+    def __init__(self, spans: CaseSpans) -> None:
+        self.spans = spans
 
     @cached_property
     def division(self) -> Division:
@@ -201,26 +187,14 @@ class CaseFigures:
         return None if returned is None else ratio(returned, self.seconds)
 
     @figure
-    def devices(self) -> tuple[DeviceFigures, ...]:
-        """Devices by name; the figures of Holistic Trace Analysis, among them collectives under
-        computation.
-        """
-        return device_figures(self.spans)
-
-    @figure
     def idleness(self) -> tuple[QueueIdleness, ...]:
         """Devices' queues by name."""
-        return queue_idleness(self.spans, self.kernel_delay)
+        return queue_idleness(self.spans)
 
     @figure
     def operations(self) -> tuple[OperationFigures, ...]:
         """By name, those that took the most time first."""
         return operations_by_name(self.spans)
-
-    @figure
-    def annotations(self) -> tuple[AnnotationFigures, ...]:
-        """The program's own, by name, those that last longest first."""
-        return annotations(self.spans)
 
     @figure
     def steps(self) -> Annotated[StepsFigures | None, Lacking("no-steps")]:

@@ -30,8 +30,6 @@ from parallel_core.system.errors import RequestError
 from parallel_core.system.files import write_whole
 from parallel_core.traces.case_spans import CaseSpans, cases_of
 from parallel_core.traces.cases import CaseFigures
-from parallel_core.traces.devices.queues import KERNEL_DELAY
-from parallel_core.traces.evidence.interference import Price, interference
 from parallel_core.traces.steps.figures import (
     first_steps,
     launched_in,
@@ -74,8 +72,6 @@ class RankTrace:
     """Their times are nanoseconds by the clock of the file."""
     begin: int | None
     """When the timeline begins, by the same clock; None if that is not known."""
-    prices: tuple[Price, ...] = ()
-    """How much longer computations took while other operations ran beside them."""
     doubts: tuple[Doubt, ...] = ()
     """What a reader must know before he trusts the figures."""
     origin: int | None = None
@@ -198,21 +194,19 @@ def read_ranks(
     step: int | None = None,
     *,
     keep_spans: bool = False,
-    kernel_delay: int = KERNEL_DELAY,
 ) -> dict[int, RankTrace]:
     """Read the traces of all ranks, of which each file holds one; in the order of the ranks.
 
     A trace's rank is what it says itself, else what its file's name says, else its place. Kernels
-    whose full names hold `kernels` communicate, too; shorter gaps than `kernel_delay`, in
-    nanoseconds, are kernel waits. Of a trace with steps only what belongs to `step` is kept, if one
-    is named. Without `keep_spans` only one trace is in memory at a time. Raises RequestError, which
-    names the file, for one that cannot be used, also because several ranks were merged into it, and
-    if two are of the same rank.
+    whose full names hold `kernels` communicate, too. Of a trace with steps only what belongs to
+    `step` is kept, if one is named. Without `keep_spans` only one trace is in memory at a time.
+    Raises RequestError, which names the file, for one that cannot be used, also because several
+    ranks were merged into it, and if two are of the same rank.
     """
     read: list[RankTrace] = []
     with without_garbage_collection():
         for file in files:
-            trace = _read_rank(file, kernels, step, kernel_delay)
+            trace = _read_rank(file, kernels, step)
             if not keep_spans:
                 figures = tuple(case.settled() for case in trace.figures)
                 timeline = replace(trace.timeline, spans=(), host_calls=None)
@@ -286,9 +280,7 @@ def _to_last_step(timeline: Timeline, trace: Trace) -> Timeline:
     return first_steps(timeline, whole) if isinstance(whole, int) else timeline
 
 
-def _read_rank(
-    file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int
-) -> RankTrace:
+def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None) -> RankTrace:
     """Read one rank's trace, as `read_ranks` says."""
     trace, whole_timeline = _read(file)
     with _naming(file):
@@ -333,10 +325,9 @@ def _read_rank(
         world_size=world_size,
         timeline=timeline,
         spans=len(timeline.spans),
-        figures=tuple(CaseFigures(case, kernel_delay) for case in cases),
+        figures=tuple(CaseFigures(case) for case in cases),
         collectives=collectives,
         begin=begin if has_clock else None,
-        prices=interference(cases),
         doubts=doubts,
         origin=origin,
         core_wait_share=core_wait_share,

@@ -197,12 +197,11 @@ class Experiment:
 
         `given` are the options that the user gave, so that the run did not choose them.
         """
-        not_chosen: set[str] = set()
+        chosen = {}
         for parameter in self.parameters:
-            if parameter.option in given:
-                not_chosen |= {parameter.name, parameter.sweeps}
-        chosen = [name for name in self.calibrated if name not in not_chosen]
-        return {name: result.parameters[name] for name in chosen}
+            if isinstance(parameter, Chosen) and parameter.option not in given:
+                chosen[parameter.name] = result.parameters[parameter.name]
+        return chosen
 
     @property
     def main(self) -> Metric:
@@ -313,16 +312,9 @@ class Experiment:
         trial.faster_if_recorded |= recorded.faster
 
     def _values_of(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of all parameters by name: the options, and defaults for the rest.
-
-        A parameter that is swept gets the largest value of its sweep.
-        """
-        values = {parameter.name: parameter.default for parameter in self.parameters}
-        values |= options
-        for parameter in self.parameters:
-            if parameter.sweeps and values[parameter.name]:
-                values[parameter.sweeps] = max(values[parameter.name])
-        return values
+        """Return the values of all parameters by name: the options, and defaults for the rest."""
+        defaults = {parameter.name: parameter.default for parameter in self.parameters}
+        return {**defaults, **options}
 
     def _chooses_all_sizes(self, values: Mapping[str, Any]) -> bool:
         """Return whether a run with these values chooses its size and all other such parameters."""

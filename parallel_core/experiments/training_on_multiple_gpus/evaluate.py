@@ -10,11 +10,11 @@ sum of the counts is the number that one device finds: exactly the same predicti
 framework. Nothing but a number travels between devices, so k devices should give a speed-up of
 nearly k.
 
-Method: LeNet is trained for a few steps on all devices, or read from `--checkpoint`. Then the test
-set is evaluated on 1, 2, 4, … of them up to all, in turn, as many images as fit into the budget. A
-device has shards of `--batch-size` images whatever the number of devices, so that their number is
-the only difference. The scores of all images are compared image by image between numbers of
-devices, and with NumPy's as far as the budget lasts.
+Method: LeNet is trained for a few steps on all devices. Then the test set is evaluated on 1, 2, 4,
+… of them up to all, in turn, as many images as fit into the budget. A device has shards of
+`--batch-size` images whatever the number of devices, so that their number is the only difference.
+The scores of all images are compared image by image between numbers of devices, and with NumPy's as
+far as the budget lasts.
 
 Look at: How many images have the same class on one device as on more, which answers first and which
 no other work on the machine changes; `evaluation_speedup`, the images a second on all devices over
@@ -30,7 +30,6 @@ synchronous engine, more devices cannot be faster.
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -57,17 +56,11 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing, measure
 from parallel_core.training.batches import Settings, as_input, steps_of
-from parallel_core.training.checkpoints import Checkpoint, read_checkpoint
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import network
 from parallel_core.training.loop import add_counts, continue_training, launch_counts
 from parallel_core.training.step import devices_of
 
-CHECKPOINT = Parameter(
-    "Evaluate the training that is kept there.",
-    metavar="DIR",
-    parse=lambda text: read_checkpoint(Path(text)),
-)
 TRAINING_SHARE, NUMPY_SHARE, TIMED_SHARE = 0.3, 0.55, 0.95
 """The shares of the budget until which the network is trained, NumPy may begin another shard, and
 cases are timed.
@@ -79,7 +72,6 @@ def program(
     data: Dataset,
     batch_size: Annotated[int, Parameter("Of one device.")] = 500,
     train_steps: Annotated[int, Parameter("Steps of training before, at most.")] = 100,
-    checkpoint: Annotated[Checkpoint | None, CHECKPOINT] = None,
     images: Annotated[
         int | None, Chosen("Test images in a timing. Default: as many as fit.")
     ] = None,
@@ -87,16 +79,12 @@ def program(
 ) -> None:
     """Evaluate one network on 1, 2, 4, … devices: compare its scores, and time it.
 
-    The network comes from a checkpoint, or from a training of `train_steps` steps, or fewer if they
-    would take too much of the budget. Raises NotFiniteError if the training diverges.
+    It is trained for `train_steps` steps, or fewer if they would take too much of the budget.
+    Raises NotFiniteError if the training diverges.
     """
     backend = trial.backend
-    if checkpoint is None:
-        training = Settings(1, 64, 0.1, limit=train_steps, seed=seed)
-        parameters = trained_briefly(trial, data, training)
-    else:
-        parameters = checkpoint.parameters
-        trial.parameters |= {"train_steps": 0, "checkpoint": checkpoint.origin}
+    training = Settings(1, 64, 0.1, limit=train_steps, seed=seed)
+    parameters = trained_briefly(trial, data, training)
     counts = doublings(len(backend.devices))
     all_devices = counts[-1]
     params = {count: placed(backend, parameters, count) for count in counts}
@@ -331,7 +319,7 @@ ALIKE = Count(
 EXPERIMENT = Experiment(
     name="evaluate",
     question="Is accuracy the same on more devices?",
-    position=8,
+    position=7,
     exercises=(Exercise(4, "How is the test accuracy computed on several devices, and how fast?"),),
     program=program,
     case="1 device",

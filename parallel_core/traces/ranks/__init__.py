@@ -2,7 +2,6 @@
 straggler.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -39,7 +38,6 @@ class Met:
     lasted: int = 0
     waited: int = 0
     arrived_last: int = 0
-    clock_offset: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,22 +89,6 @@ class RankFigures:
     def arrived_last(self) -> Count:
         """In how many of them all other ranks had come before."""
         return self.met.arrived_last
-
-    @figure
-    def clock_offset_seconds(self) -> Annotated[Seconds | None, Lacking("not-matched")]:
-        """By how much they end later than on the first rank that took part, in the median."""
-        return None if self.met.clock_offset is None else in_seconds(self.met.clock_offset)
-
-    @figure
-    def group_shares(self) -> Annotated[Mapping[str, Share] | None, Lacking("no-exchange")]:
-        """The share of the collectives' time by process group; that of an unnamed one under an
-        empty name.
-        """
-        time_of_group: Counter[str] = Counter()
-        for collective in self.trace.collectives:
-            time_of_group[collective.group] += collective.end - collective.start
-        whole = time_of_group.total()
-        return {name: time / whole for name, time in time_of_group.items()} if whole else None
 
     def _sum(self, name: str) -> float:
         """Return the sum of a figure over its cases."""
@@ -173,7 +155,7 @@ def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
 
 def _met(ranks: Iterable[int], collectives: Meetings) -> dict[int, Met]:
     """Add up the matched collectives of each rank."""
-    met = {rank: Met(clock_offset=collectives.clock_offsets.get(rank)) for rank in ranks}
+    met = {rank: Met() for rank in ranks}
     for meeting in collectives.matched:
         for rank, waited in waits(meeting).items():
             met[rank].collectives += 1

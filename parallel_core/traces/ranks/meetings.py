@@ -49,10 +49,6 @@ class Meetings:
     """
     clocks_agree: bool | None
     """Whether no rank left a collective before the last one came; None if none was matched."""
-    clock_offsets: Mapping[int, int]
-    """By rank, by how many nanoseconds its collectives end later than those of the first rank that
-    it met.
-    """
 
 
 def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
@@ -82,7 +78,6 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
         tuple(matched),
         unmatched=collective_calls - matched_calls,
         clocks_agree=clocks_agree,
-        clock_offsets=_clock_offsets(synchronising),
     )
 
 

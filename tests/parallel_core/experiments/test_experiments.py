@@ -287,7 +287,6 @@ CHANGES, LOSSES = "changes of the parameters differ", "first losses differ"
         ("copy_to", "graph", ["results differ"]),
         ("copy_to", "allreduce", ["sums differ"]),
         ("allreduce", "allreduce", ["sums differ"]),
-        ("allreduce", "batch-norm", [CHANGES]),
         ("allreduce", "partitioning", [CHANGES]),
         ("allreduce", "batch-scaling", [LOSSES]),
         ("allreduce", "learning-rates", [LOSSES, f"with the same batch the {LOSSES}"]),

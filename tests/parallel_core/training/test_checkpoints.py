@@ -295,9 +295,6 @@ def arrays_of_whole_file() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("name", "array", "reason"),
     [
-        ("1.bias", np.zeros(21, np.float32), "1.bias is float32 .21,., not float32 .20,."),
-        ("4.bias", np.zeros(10), "4.bias is float64"),
-        ("4.bias", np.full(10, np.nan, np.float32), "numbers in 4.bias are not finite"),
         ("4.bias", np.array([object()]), "Object arrays cannot be loaded"),
         ("training", np.frombuffer(b"[]", np.uint8), "list indices"),
         ("training", np.frombuffer(b"\xff{", np.uint8), ""),
@@ -325,7 +322,6 @@ def test_an_archive_without_an_array_is_refused() -> None:
     [
         ({"schema": 2}, "of schema 2; read here: 'parallel-core checkpoint' of 1"),
         ({"format": "x"}, "it is 'x' of schema 1"),
-        ({"step": 4}, "contradict each other at epoch 1, step 4"),
         ({"data": "x"}, "Expected `int`"),
     ],
 )

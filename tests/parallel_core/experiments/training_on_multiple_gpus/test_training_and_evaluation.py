@@ -7,17 +7,14 @@ which devices.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import backends
 import parallel_core
 from backends import Backend
 from parallel_core import Case, Result, Settings
-from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import Trial
@@ -30,8 +27,6 @@ from parallel_core.experiments.training_on_multiple_gpus.evaluate import (
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE
 from parallel_core.experiments.training_steps import enlarged_start
 from parallel_core.training import loop as training_loop
-from parallel_core.training.batches import CompletedSteps
-from parallel_core.training.checkpoints import checkpoint_of, read_checkpoint, write_checkpoint
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 from tests.parallel_core.experiments.small import small
@@ -238,26 +233,6 @@ def test_the_least_of_budgets_trains_and_checks_a_little_and_says_so(backend: Ba
     assert "10 of 30" in training_note
     assert "10 of 30" not in checking_note
     assert "first 4 images" in checking_note
-
-
-def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
-    command = ["run", "evaluate", "--backend", "numpy", "--checkpoint", str(tmp_path)]
-    done = CliRunner().invoke(cli, command)
-    assert done.exit_code == 2
-    assert "there is no " in " ".join(done.output.split())
-
-
-def test_a_checkpoint_is_evaluated_as_it_is(backend: Backend, tmp_path: Path) -> None:
-    reference = backends.load("numpy", 1)
-    parameters = initial_parameters(3)
-    kept = checkpoint_of(reference, parameters, Settings(), MADE_UP, CompletedSteps())
-    write_checkpoint(tmp_path, kept)
-    result = parallel_core.run_evaluate(backend, **EVALUATE, checkpoint=read_checkpoint(tmp_path))
-    replicas = [reference.asarray(parameters, reference.devices[0])]
-    expected_accuracy = training_loop.evaluate(reference, replicas, MADE_UP)
-    assert result.metrics["test_accuracy"] == expected_accuracy
-    assert result.parameters["train_steps"] == 0
-    assert result.parameters["checkpoint"].startswith("after 0 steps, written by numpy ")
 
 
 def test_training_briefly_changes_the_network_and_is_the_same_every_time(backend: Backend) -> None:
