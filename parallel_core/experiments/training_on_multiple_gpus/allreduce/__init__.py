@@ -8,7 +8,7 @@ Prediction: On the first device n - 1 vectors arrive and n - 1 leave, while the 
 device adds up its own part, every link and every core works at the same time. For short vectors the
 number of steps decides instead.
 
-Method: The book's way (star), two textbook algorithms and the backend's own one sum the same
+Method: The book's way (star), three textbook algorithms and the backend's own one sum the same
 vectors, from a few KiB to hundreds of MiB. Beside them every device copies its vector once: all
 vectors must be read and all sums written, so no allreduce moves fewer bytes than those copies do.
 At one size, 16 MiB at most, the sharded sum is timed beside the same with all parts added up on one

@@ -6,6 +6,8 @@ They add up n vectors of S bytes:
   sends as much.
 - ring: parts of the sum travel round a ring. 2(n − 1) steps; every device takes in and sends 2(n −
   1)/n·S.
+- tree: pairs of devices, then pairs of pairs. 2·⌈log₂ n⌉ steps; the first device takes in ⌈log₂
+  n⌉·S and sends as much.
 - sharded: device k adds up part k of all vectors. 2 steps; every device takes in and sends 2(n −
   1)/n·S.
 - native: the backend's own `allreduce`, which may make use of memory that its devices share.
@@ -15,8 +17,8 @@ all vectors must still be read once and written once.
 
 Sources: the star is the function in the book's chapter. Patarasuk and Yuan 2009 (Bandwidth Optimal
 All-reduce Algorithms for Clusters of Workstations) for the ring and the least; Thakur, Rabenseifner
-and Gropp 2005 (Optimization of Collective Communication Operations in MPICH) for sums that are
-scattered and then gathered.
+and Gropp 2005 (Optimization of Collective Communication Operations in MPICH) for trees and for sums
+that are scattered and then gathered.
 
 Every algorithm takes one vector per device, the i-th on the backend's i-th device, all of one
 length and dtype. It returns the sum on every device, in the order given, on memory of its own; the
@@ -74,6 +76,24 @@ def _ring(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(joined(backend, parts_on_device) for parts_on_device in parts)
 
 
+def _tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
+    """Add up in pairs, then in pairs of pairs, up to the first device; copy the sum back down."""
+    sums = list(vectors)
+    count = len(sums)
+    distance = 1
+    while distance < count:
+        for device in range(0, count - distance, 2 * distance):
+            arrived = backend.copy_to(sums[device + distance], backend.devices[device])
+            sums[device] = added(backend, sums[device], arrived)
+        distance *= 2
+    while distance > 1:
+        distance //= 2
+        for device in range(0, count - distance, 2 * distance):
+            below = device + distance
+            sums[below] = backend.copy_to(sums[device], backend.devices[below], out=sums[below])
+    return tuple(sums)
+
+
 def sharded(
     backend: Backend, vectors: Sequence[Array], roots: Sequence[int] | None = None
 ) -> tuple[Array, ...]:
@@ -117,6 +137,7 @@ def native(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 ALGORITHMS: Mapping[str, Allreduce] = {
     "star": star,
     "ring": _ring,
+    "tree": _tree,
     "sharded": sharded,
     "native": native,
 }
