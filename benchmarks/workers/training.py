@@ -60,7 +60,7 @@ def measure(
         result = run_data_parallel(loaded, data=data, settings=replace(settings, limit=1))
         for figure in ("buckets", "buckets_reduced_early"):
             figures[figure] = result.metrics[figure]
-        problems = result.problems
+        problems = tuple(map(str, result.problems))
     seconds: dict[str, list[float]] = {"epoch": [], "batches": []}
     for turn in turns():
         seconds["epoch"].append(train_epoch(loaded, params, data, settings, 1 + turn).seconds)

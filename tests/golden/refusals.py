@@ -1,4 +1,4 @@
-"""What is refused or diagnosed, and the line that says so: `expected/refusals.txt`.
+"""What is refused, diagnosed or noted, and the line that says so: `expected/refusals.txt`.
 
 To add one, write its line there, after `$ parallel-core` or `>>>`, and let `python -m tests.golden`
 write the answer.
@@ -24,8 +24,11 @@ from parallel_core.command_line import cli
 from parallel_core.command_line.program import message_and_status
 from parallel_core.doctor.frameworks import Attempt, examine_kernels
 from parallel_core.doctor.host import examine_settings
-from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.result import Result
+from parallel_core.experiments import EXPERIMENTS, copying
+from parallel_core.experiments.runner import conclusions, counting, recordings, trial
+from parallel_core.experiments.training_on_multiple_gpus import data_parallel, evaluate
+from parallel_core.measurement import checks
+from parallel_core.measurement.result import Note, Result
 from parallel_core.system.errors import REFUSED, RequestError
 from parallel_core.system.machine import describe_machine
 from tests.parallel_core.experiments.small import small
@@ -51,7 +54,10 @@ def run(experiment: str, devices: int = 3, **options: Any) -> Result:
 
 
 COMMAND, CALL = "$ parallel-core ", ">>> "
-CALLED = {
+MODULES = (checks, conclusions, copying, counting, data_parallel, evaluate, recordings, trial)
+"""The modules whose functions say what is noted."""
+CALLED = {name: value for module in MODULES for name, value in vars(module).items()}
+CALLED |= {
     called.__name__: called
     for called in (
         Device,
@@ -113,10 +119,10 @@ def refusal_of_command(line: str) -> str:
 
 
 def answer_to_call(line: str) -> str:
-    """Return what a call says: a sentence, a diagnosis with its code, or the error it raises."""
+    """Return what a call says: a sentence, with its code if it has one, or the error it raises."""
     try:
         said = eval(line, CALLED)
-        return f"{said.code}: {said}" if isinstance(said, Diagnosis) else str(said)
+        return f"{said.code}: {said}" if isinstance(said, Diagnosis | Note) else str(said)
     except (BackendError, RequestError) as error:
         return f"{type(error).__name__}: {error}"
 

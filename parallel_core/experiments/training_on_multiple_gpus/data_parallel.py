@@ -49,8 +49,9 @@ from parallel_core.experiments.training_on_multiple_gpus.process_scaling import 
 )
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE, EARLY
 from parallel_core.experiments.workloads import BESIDE, price_of_overlap
+from parallel_core.measurement.checks import devices_differ
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import Note, Result
 from parallel_core.system.machine import sample_machine, watched
 from parallel_core.training.batches import CompletedSteps, Epoch, Settings, steps_of
 from parallel_core.training.checkpoints import Checkpointing, check_resumable
@@ -109,7 +110,7 @@ def program(
     if checkpoints.resumed:
         settings = checkpoints.settings(settings)
         check_resumable(checkpoints.resumed, settings, data)
-        trial.notes.append(f"It went on from a checkpoint {checkpoints.resumed.origin}.")
+        trial.notes.append(from_checkpoint(checkpoints.resumed.origin))
     params = training_steps.placed(backend, checkpoints.parameters(settings))
     training_steps.find_early_buckets(trial, params, data, settings)
     plan = plan_on(backend, data, settings, compared, done=len(start.losses))
@@ -149,10 +150,7 @@ def program(
     timed = timed_epochs(start, epochs)
     if not timed:
         timed = epochs
-        trial.notes.append(
-            "No epoch was trained here from beginning to end: the speed includes the checkpoint's "
-            "epochs."
-        )
+        trial.notes.append(INCLUDED_EPOCHS)
     units = training_steps.time_units(backend, len(params), data, settings, beside=True)
     training_steps.add_case_of_epochs(
         trial, EPOCH, lambda: params, units, data, settings, timed, watch
@@ -172,9 +170,18 @@ def _check_replicas(trial: Trial, params: Sequence[Array]) -> None:
     difference = largest_replica_difference(trial.backend, params)
     trial.checks["max_replica_difference"] = difference
     if difference:
-        trial.problems.append(
-            f"the devices' parameters differ after training, by {difference:.1e} of the largest"
-        )
+        trial.problems.append(devices_differ("parameters after training", difference))
+
+
+def from_checkpoint(origin: str) -> Note:
+    """Say which checkpoint the training went on from: `after 6 steps, written by numpy`."""
+    return Note("from-checkpoint", f"It went on from a checkpoint {origin}.")
+
+
+INCLUDED_EPOCHS = Note(
+    "included-epochs",
+    "No epoch was trained here from beginning to end: the speed includes the checkpoint's epochs.",
+)
 
 
 def _find_accuracy_and_losses(

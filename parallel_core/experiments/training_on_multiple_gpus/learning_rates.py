@@ -52,7 +52,7 @@ from parallel_core.experiments.training_on_multiple_gpus.best_rates import (
     find_figures,
 )
 from parallel_core.experiments.training_steps import FIXED, SCALED, case_name, plans
-from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.checks import devices_differ, largest_of, relative_error
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import measure
 from parallel_core.system.errors import MeasurementError
@@ -202,10 +202,7 @@ def _compare_devices(trial: Trial, trained: Mapping[Plan, Sequence[Training]]) -
     trial.checks["max_device_difference"] = difference
     # Also true of NaN.
     if not difference < LARGEST_DIFFERENCE:
-        trial.problems.append(
-            "with the same batch the first losses differ from one device's by "
-            f"{difference:.1e} of their size"
-        )
+        trial.problems.append(devices_differ("first losses with the same batch", difference))
 
 
 def with_batch(settings: Settings, batch_size: int, **changed: Any) -> Settings:

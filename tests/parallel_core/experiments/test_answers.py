@@ -12,7 +12,7 @@ from parallel_core.experiments.runner.changes import LESS_NOISE
 from parallel_core.experiments.runner.conclusions import IMPOSSIBLE_TIMES, answer_of
 from parallel_core.experiments.runner.metrics import DirectAnswer
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import Counted, Result
+from parallel_core.measurement.result import Counted, Note, Result
 from tests.parallel_core.report.plots.synthetic_results import TIMED
 
 SURELY, PERHAPS, SLOWER = Interval(2.0, 1.5, 2.5), Interval(1.1, 0.8, 1.4), Interval(0.5, 0.4, 0.6)
@@ -91,7 +91,8 @@ def test_devices_pay_from_a_size_on_or_at_none(
 def test_without_times_a_question_of_time_is_left_open_first() -> None:
     experiment = EXPERIMENTS["async"]
     counted = {experiment.counts[0].name: Counted(10, 10, "a test", (10,))}
-    disturbed = replace(TIMED, counts=counted, problems=("Wrong",), disturbances=("Wrong",))
+    wrong = (Note(None, "Wrong"),)
+    disturbed = replace(TIMED, counts=counted, problems=wrong, disturbances=wrong)
     given = answer_of(
         experiment.metrics, experiment.changes, disturbed, experiment.counts, experiment.answer
     )

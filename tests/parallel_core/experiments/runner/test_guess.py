@@ -13,7 +13,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge, read_guess
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.tallies import Tally
-from parallel_core.measurement.result import Counted, Result
+from parallel_core.measurement.result import Counted, Note, Result
 from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.report.plots.synthetic_results import TIMED
 
@@ -21,6 +21,7 @@ ANY = (-math.inf, math.inf)
 NUMBERS = st.floats(-1e6, 1e6)
 POSITIVE = st.floats(1e-6, 1e6)
 SPEEDUP = EXPERIMENTS["parallel"].metrics[0]
+WRONG = Note(None, "sums differ")
 
 
 def measured(low: float, high: float, name: str = "speedup", **changes: Any) -> Result:
@@ -86,7 +87,7 @@ def test_the_interval_decides_in_both_directions(
     ("changes", "reason"),
     [
         ({"metric_intervals": {}}, "one run does not say how well this is known"),
-        ({"problems": ("sums differ",)}, "sums differ"),
+        ({"problems": (WRONG,)}, WRONG.sentence),
         ({"metrics": {"speedup": math.nan}}, "did not find this figure"),
     ],
 )
@@ -135,7 +136,7 @@ def test_a_guess_of_a_count_is_judged_by_its_share(
     result = counted(counted_beside, 25)
     assert judge(guess, BESIDE, result).judgement == judgement
     # Times that cannot be true leave order as it is.
-    impossible = replace(result, problems=("too fast",), disturbances=("too fast",))
+    impossible = replace(result, problems=(WRONG,), disturbances=(WRONG,))
     assert judge(guess, BESIDE, impossible).judgement == judgement
 
 
@@ -153,7 +154,7 @@ def test_a_guess_of_a_count_is_told_with_the_count() -> None:
 
 def test_a_guess_of_a_count_is_open_if_nothing_was_counted_or_values_are_wrong() -> None:
     uncounted = counted(24, 25, counts={})
-    wrong = counted(24, 25, problems=("values differ",))
+    wrong = counted(24, 25, problems=(WRONG,))
     assert judge(Tally(10, 10), BESIDE, uncounted).judgement == "open"
     assert judge(Tally(10, 10), BESIDE, wrong).judgement == "open"
 

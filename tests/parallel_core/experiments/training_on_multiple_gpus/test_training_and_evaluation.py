@@ -20,15 +20,18 @@ from parallel_core import Case, Result, Settings
 from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import trial as trials
-from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.trial import Trial, budget_ended
 from parallel_core.experiments.training_on_multiple_gpus import building_blocks, data_parallel
 from parallel_core.experiments.training_on_multiple_gpus.evaluate import (
     ALIKE,
     compare,
+    counts_differ,
     trained_briefly,
+    unequal_image,
 )
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE
 from parallel_core.experiments.training_steps import enlarged_start
+from parallel_core.measurement.checks import devices_differ, values_differ
 from parallel_core.training import loop as training_loop
 from parallel_core.training.batches import CompletedSteps
 from parallel_core.training.checkpoints import checkpoint_of, read_checkpoint, write_checkpoint
@@ -45,7 +48,7 @@ def test_every_building_block_shows_its_values(backend: Backend) -> None:
     assert result.problems == ()
     assert result.bands == {"right_examples": "right"}
     assert result.metrics["right_examples"] == 6
-    values = [note.split("[", 1)[-1] for note in result.notes]
+    values = [note.sentence.split("[", 1)[-1] for note in result.notes]
     summed, rebound, shared, parameters, even, uneven = values
     assert summed.count("[1, 1]") == 1
     assert summed.count("[2, 2]") == 1
@@ -69,7 +72,8 @@ def test_other_parameters_make_the_building_blocks_invalid(
     )
     result = parallel_core.run_building_blocks(backend, rounds=1)
     (problem,) = result.problems
-    assert "'parameters on a device'" in problem
+    error = result.checks["max_relative_error"]
+    assert problem == values_differ("the values of 'parameters on a device'", error)
     assert result.metrics["right_examples"] == 5
     assert result.bands["right_examples"] == "wrong"
 
@@ -96,9 +100,7 @@ def test_devices_that_differ_after_training_make_the_result_invalid(
     result = parallel_core.run_data_parallel(
         backend, data=DATA_PARALLEL["data"], settings=Settings(1, 16, limit=1)
     )
-    assert result.problems == (
-        "the devices' parameters differ after training, by 1.0e-09 of the largest",
-    )
+    assert result.problems == (devices_differ("parameters after training", 1e-9),)
     assert not result.is_merely_disturbed
 
 
@@ -192,7 +194,8 @@ def test_bare_times_are_of_all_steps_and_gains_have_a_limit(
     result = parallel_core.run_batch_scaling(backend, **BATCH_SCALING)
     assert {case.bare_seconds for case in result.cases} == {(2.0, 2.0, 2.0)}
     (problem,) = result.disturbances
-    assert problem.startswith("scaled_batch_scaling_efficiency is 2.00 ")
+    assert problem.code == "impossible-figure"
+    assert result.metrics["scaled_batch_scaling_efficiency"] == 2
 
 
 @pytest.fixture(scope="module")
@@ -234,10 +237,10 @@ def test_the_least_of_budgets_trains_and_checks_a_little_and_says_so(backend: Ba
     result = parallel_core.run_evaluate(backend, **options)
     assert result.parameters["train_steps"] == 10
     assert result.parameters["images"] == 12
-    training_note, checking_note, *_ = result.notes
-    assert "10 of 30" in training_note
-    assert "10 of 30" not in checking_note
-    assert "first 4 images" in checking_note
+    assert result.notes[:2] == (
+        budget_ended("the training", "10 of 30 steps"),
+        budget_ended("NumPy's scores", "4 of 27 images"),
+    )
 
 
 def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -296,8 +299,7 @@ def test_an_image_whose_scores_are_nearly_tied_is_named_and_is_no_error() -> Non
     scores = {1: nearly_tied(-1e-7), 2: nearly_tied(1e-6)}
     trial = compared(scores, {1: 4, 2: 3}, nearly_tied(-1e-7))
     assert trial.figures["unequal_images"].estimate == 1
-    (note,) = trial.notes
-    assert note.startswith("Image 2 ")
+    assert trial.notes == [unequal_image(2, "on 2 devices", 1e-7)]
     assert trial.problems == []
     assert trial.errors["scores"] < 1e-5
 
@@ -332,12 +334,12 @@ def test_a_single_device_is_not_compared_with_itself(load_any: Callable[[int], B
 
 def test_scores_that_differ_beyond_rounding_are_a_problem() -> None:
     trial = compared({1: CERTAIN, 2: nearly_tied(0.5)}, {1: 4, 2: 3})
-    assert "depend on the number of devices" in trial.problems[0]
+    assert trial.problems == [devices_differ("scores", 1.5)]
 
 
 def test_a_count_that_is_not_that_of_the_scores_is_a_problem() -> None:
-    (problem,) = compared({1: CERTAIN, 2: CERTAIN}, {1: 4, 2: 3}).problems
-    assert problem == "2 devices counted 3 correct images, and their scores 4"
+    trial = compared({1: CERTAIN, 2: CERTAIN}, {1: 4, 2: 3})
+    assert trial.problems == [counts_differ(devices=2, counted=3, by_scores=4)]
 
 
 @pytest.mark.parametrize(("images", "unequal_images"), [(3, 1), (2, 0)])
