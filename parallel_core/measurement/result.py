@@ -25,8 +25,6 @@ LEAST_SHARE = 0.01
 """No case has less of its time, however much other programs seem to have taken."""
 NUMBERS = ("metrics", "checks", "series", "metric_intervals")
 """Keys under which null is a number that JSON does not have."""
-NOTES = ("notes", "problems", "disturbances")
-"""Keys of sentences, which had no codes in the first schemas."""
 WHAT_WOULD_CHANGE_IT = "What would change it:"
 """The words before `would_change` wherever an answer is read."""
 
@@ -294,7 +292,11 @@ class Result:
                     f"a result of schema {read['schema']}; known here: {RESULT_SCHEMA}"
                 )
             numbers = {name: _with_nan(read[name]) for name in NUMBERS if name in read}
-            notes = {key: list(map(_with_code, read[key])) for key in NOTES if key in read}
+            notes = {
+                key: list(map(_with_code, read[key]))
+                for key in ("notes", "problems", "disturbances")
+                if key in read
+            }
             # Where it is missing, this machine would take its place.
             environment = {"environment": read["environment"]}
             result = msgspec.convert({**read, **numbers, **notes, **environment}, cls)

@@ -54,8 +54,9 @@ def conclude(
     """
     intervals = _intervals(metrics, trial)
     result = _measured(experiment, trial, intervals, curves, counts)
-    excesses, impossible_figures = _excesses(metrics, intervals, result)
-    disturbances = (*_impossible_times(trial), *impossible_figures)
+    excesses = _excesses(metrics, intervals, result)
+    impossible = [excess for excess in excesses if excess.code == "impossible-figure"]
+    disturbances = (*_impossible_times(trial), *impossible)
     answers = answers_of(metrics, result)
     result = replace(result, bands=_codes(counts, answers, result))
     contradictions = _contradictions(counts, metrics, answers, trial, result)
@@ -252,7 +253,9 @@ def answer_of(
         return Answer(sentences, in_a_quiet_moment(result))
     direct = answers_directly(result) if answers_directly else None
     by_clock = _sentences_by_clock(metrics, counts, result)
-    sentences = _with_direct(direct, (*by_counts, *by_clock))
+    first = () if direct is None else (direct.sentence,)
+    # The clock may say the same again.
+    sentences = tuple(dict.fromkeys((*first, *by_counts, *by_clock)))
     if not sentences and _said(metrics, counts, result):
         sentences = (NOTHING,)
     answered = Answered(result, answers_of(metrics, result), direct)
@@ -262,13 +265,6 @@ def answer_of(
 def _cannot_tell(_: Result) -> DirectAnswer:
     """Say that no question of time is answered by so few rounds; a note says how many they are."""
     return DirectAnswer(None, f"{CANNOT_TELL}: it has too few rounds.")
-
-
-def _with_direct(direct: DirectAnswer | None, others: Sequence[str]) -> tuple[str, ...]:
-    """Return all sentences, the direct answer's first; the clock may say the same again."""
-    if direct is None:
-        return tuple(others)
-    return (direct.sentence, *(other for other in others if other != direct.sentence))
 
 
 def _said(metrics: Sequence[Metric], counts: Sequence[Count], result: Result) -> list[Metric]:
@@ -341,22 +337,17 @@ def _series(curves: Curves | None, trial: Trial) -> Mapping[str, Any]:
 
 def _excesses(
     metrics: Sequence[Metric], intervals: Mapping[str, Interval], result: Result
-) -> tuple[list[Note], list[Note]]:
-    """Say which metrics are larger than is possible: first within the noise, then beyond it."""
-    within_noise: list[Note] = []
-    beyond_noise: list[Note] = []
+) -> list[Note]:
+    """Say which metrics are larger than is possible, within the noise or beyond it."""
+    excesses = []
     for metric in metrics:
         most = metric.at_most(result)
         if metric.name not in intervals or not math.isfinite(most):
             continue
         excess = about_excess(metric.name, intervals[metric.name], most, metric.in_percent)
-        if excess is None:
-            continue
-        if excess.code == "above-possible":
-            within_noise.append(excess)
-        else:
-            beyond_noise.append(excess)
-    return within_noise, beyond_noise
+        if excess is not None:
+            excesses.append(excess)
+    return excesses
 
 
 def _rounds_missing(trial: Trial) -> tuple[Note, ...]:

@@ -50,7 +50,7 @@ from parallel_core.experiments.runner.formulas import ratio
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial, budget_ended
-from parallel_core.experiments.training_steps import counted_devices, enlarged_start, placed
+from parallel_core.experiments.training_steps import ENLARGED, counted_devices, placed
 from parallel_core.experiments.workloads import doublings, units_of_step
 from parallel_core.measurement.checks import devices_differ, largest_of, relative_error
 from parallel_core.measurement.progress import tell
@@ -60,7 +60,7 @@ from parallel_core.measurement.timing import Timing, measure
 from parallel_core.training.batches import Settings, as_input, steps_of
 from parallel_core.training.checkpoints import Checkpoint, read_checkpoint
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.lenet import network
+from parallel_core.training.lenet import network, start_of
 from parallel_core.training.loop import add_counts, continue_training, launch_counts
 from parallel_core.training.step import devices_of
 
@@ -93,7 +93,8 @@ def program(
     """
     backend = trial.backend
     if checkpoint is None:
-        training = Settings(1, 64, 0.1, limit=train_steps, seed=seed)
+        # From the book's own weights, accuracy would stay at chance in so few steps.
+        training = Settings(1, 64, 0.1, limit=train_steps, seed=seed, initial_scale=ENLARGED)
         parameters = trained_briefly(trial, data, training)
     else:
         parameters = checkpoint.parameters
@@ -159,13 +160,11 @@ def _images_that_fit(
 
 
 def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np.ndarray, ...]:
-    """Train on all devices from enlarged weights, for the steps that the settings allow; return the
-    parameters.
+    """Train on all devices for the steps that the settings allow; return the parameters.
 
     The training ends early if its share of the budget is spent; a note says so.
     """
-    # From the book's own weights, accuracy would stay at chance in so few steps.
-    params = placed(trial.backend, enlarged_start(settings.seed, 8.0))
+    params = placed(trial.backend, start_of(settings))
     wanted = steps_of(data, settings)
     tell("training", 0.0)
     for progress in continue_training(trial.backend, params, data.tested_on(1), settings, every=10):

@@ -30,7 +30,6 @@ from parallel_core.experiments.training_on_multiple_gpus.evaluate import (
     unequal_image,
 )
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE
-from parallel_core.experiments.training_steps import enlarged_start
 from parallel_core.measurement.checks import devices_differ, values_differ
 from parallel_core.training import loop as training_loop
 from parallel_core.training.batches import CompletedSteps
@@ -64,7 +63,7 @@ def test_every_building_block_shows_its_values(backend: Backend) -> None:
 def test_other_parameters_make_the_building_blocks_invalid(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other_parameters = enlarged_start(1, 1)
+    other_parameters = initial_parameters(seed=1)
     monkeypatch.setattr(
         building_blocks,
         "get_params",
@@ -264,7 +263,7 @@ def test_a_checkpoint_is_evaluated_as_it_is(backend: Backend, tmp_path: Path) ->
 
 
 def test_training_briefly_changes_the_network_and_is_the_same_every_time(backend: Backend) -> None:
-    settings = Settings(1, 8, 0.1, limit=12)
+    settings = Settings(1, 8, 0.1, limit=12, initial_scale=8.0)
     parameters = trained_briefly(Trial(backend, {}), MADE_UP, settings)
     parameters_again = trained_briefly(Trial(backend, {}), MADE_UP, settings)
     for array, array_again in zip(parameters, parameters_again, strict=True):
