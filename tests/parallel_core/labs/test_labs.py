@@ -277,6 +277,7 @@ def test_skeletons_are_short_and_run(lab: str, tmp_path: Path) -> None:
     (tmp_path / "engine.py").write_text(text)
     outcome = judged(lab, named(f"{tmp_path / 'engine.py'}:{ENGINE}"), VALUES)
     assert outcome.state == ("failed" if lab == "hide-a-copy" else "passed")
+    assert NO_RESULT not in outcome.got
 
 
 @pytest.mark.parametrize(

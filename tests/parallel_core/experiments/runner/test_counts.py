@@ -237,6 +237,9 @@ def test_a_profiler_that_leaves_no_trace_costs_the_count_and_not_the_run(
 ) -> None:
     monkeypatch.setattr(witnesses, "check_profiler", lambda _: None)
     monkeypatch.setattr(witnesses, "run_profiler", broken)
+    witness = witnesses.witness_for(backend)
+    assert witness is not None
+    assert not witness.ends_are_exact
     result = EXPERIMENTS["parallel"].run(backend, size=16, rounds=2)
     assert result.counts == {}
     assert [note.code for note in result.notes].count("uncounted") == 1

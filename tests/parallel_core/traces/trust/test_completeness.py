@@ -119,6 +119,7 @@ def slice_of(category: str, name: str, start: int, arguments: dict[str, int]) ->
             ["2 of 6 launches, the last,", "1 of 6 launches have"],
         ),
         ([False] * 3, ["3 launches have"]),
+        ([False], ["1 launches have"]),
     ],
 )
 def test_launches_without_an_operation_are_counted_at_the_end_and_within(
