@@ -1,4 +1,5 @@
-"""What is refused, diagnosed or noted, and the line that says so: `expected/refusals.txt`.
+"""What is refused, diagnosed, noted or answered, and the words that say so:
+`expected/refusals.txt`.
 
 To add one, write its line there, after `$ parallel-core` or `>>>`, and let `python -m tests.golden`
 write the answer.
@@ -28,10 +29,14 @@ from parallel_core.experiments import EXPERIMENTS, copying
 from parallel_core.experiments.runner import conclusions, counting, recordings, trial
 from parallel_core.experiments.training_on_multiple_gpus import data_parallel, evaluate
 from parallel_core.measurement import checks
+from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Note, Result
 from parallel_core.system.errors import REFUSED, RequestError
 from parallel_core.system.machine import describe_machine
+from tests.parallel_core.experiments import test_answers
+from tests.parallel_core.experiments.runner import test_guess
 from tests.parallel_core.experiments.small import small
+from tests.parallel_core.experiments.test_answers import result_with
 from tests.tree import ROOT
 
 FILE = Path(__file__).parent / "expected" / "refusals.txt"
@@ -53,14 +58,35 @@ def run(experiment: str, devices: int = 3, **options: Any) -> Result:
     return EXPERIMENTS[experiment].run(backend, **{**small(experiment), **options})
 
 
+def answered(name: str, figures: Mapping[str, Interval], **fields: Any) -> str:
+    """Return an experiment's answer, after its code, to a result with these figures."""
+    answers = EXPERIMENTS[name].answer
+    assert answers is not None
+    given = answers(result_with(figures, **fields))
+    assert given is not None
+    return f"{given.code}: {given.sentence}"
+
+
 COMMAND, CALL = "$ parallel-core ", ">>> "
-MODULES = (checks, conclusions, copying, counting, data_parallel, evaluate, recordings, trial)
-"""The modules whose functions say what is noted."""
+MODULES = (
+    checks,
+    conclusions,
+    copying,
+    counting,
+    data_parallel,
+    evaluate,
+    recordings,
+    trial,
+    test_answers,
+    test_guess,
+)
+"""The modules whose functions say what is noted, and those with results for examples."""
 CALLED = {name: value for module in MODULES for name, value in vars(module).items()}
 CALLED |= {
     called.__name__: called
     for called in (
         Device,
+        answered,
         check_device_kinds,
         choose_devices,
         choose_variants,

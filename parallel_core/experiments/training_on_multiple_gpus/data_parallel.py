@@ -280,7 +280,7 @@ def how_fast_and_whether_equal(result: Result) -> DirectAnswer | None:
         remark = " (this run cannot tell whether that is faster)"
     elif price is not None and price.low > 0 and gain.high < devices:
         longer = in_percent(price)
-        remark = f", and no more because one computes {longer} longer while the others compute"
+        remark = f", and no more, because each computes {longer} longer while the others compute"
     sentence = (
         f"{with_bounds(speed)} images a second on {devices} devices, {with_bounds(gain)} times as "
         f"fast as one{remark}. The loss went from {losses[0]:.3f} to {losses[-1]:.3f}"
