@@ -110,6 +110,6 @@ def _problem(result: Mapping[str, Any]) -> str:
     """Say why a result does not count; empty if it does."""
     if "failed" in result:
         return f"not measured: {result['failed']}"
-    # Before schema 3 a problem was its sentence.
+    # In older files a problem is its sentence.
     problems = [note if isinstance(note, str) else note["sentence"] for note in result["problems"]]
     return " ".join(f"INVALID: {problem}." for problem in problems)

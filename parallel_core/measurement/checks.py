@@ -14,9 +14,6 @@ from parallel_core.measurement.over_rounds import in_percent, times_as_long
 from parallel_core.measurement.result import Case, Note
 from parallel_core.system.formatting import figure, percent
 
-BEYOND_NOISE = "which is beyond the noise: the machine was disturbed, measure again"
-WITHIN_NOISE = "within the noise; parts may be slower in isolation than within the whole."
-
 
 def about_excess(
     metric: str, measured: Interval, most: float, is_share: bool = False
@@ -32,8 +29,14 @@ def about_excess(
     else:
         excess = f"{metric} is {with_bounds(measured)} of at most {figure(most)}"
     if decide(measured, most) == 1:
-        return Note("impossible-figure", f"{excess}, {BEYOND_NOISE}")
-    return Note("above-possible", f"{excess}: {WITHIN_NOISE}")
+        return Note(
+            "impossible-figure",
+            f"{excess}, which is beyond the noise: the machine was disturbed, measure again",
+        )
+    return Note(
+        "above-possible",
+        f"{excess}: within the noise; parts may be slower in isolation than within the whole.",
+    )
 
 
 def why_impossible(together: Case, parts: Sequence[Case]) -> Note | None:

@@ -18,9 +18,9 @@ from parallel_core.system.machine import MachineWatch, describe_machine
 Timing: TypeAlias = tuple[float, float]
 """Seconds until control returned, and until all was done."""
 
-RESULT_SCHEMA = 3
-READ_SCHEMAS = (1, 2, 3)
-"""The first had no `bands`, and the first two no codes of notes."""
+RESULT_SCHEMA = 2
+READ_SCHEMAS = (1, 2)
+"""The first had no `bands`, and sentences in place of notes."""
 LEAST_SHARE = 0.01
 """No case has less of its time, however much other programs seem to have taken."""
 NUMBERS = ("metrics", "checks", "series", "metric_intervals")
@@ -59,7 +59,7 @@ class Note:
     """A sentence of a result beside its answer: a note, a problem or a disturbance."""
 
     code: NoteCode | None
-    """What it says, for programs; None in a result of an older schema."""
+    """What it says, for programs; None in an older result."""
     sentence: str
 
     def __str__(self) -> str:
@@ -266,9 +266,14 @@ class Result:
         return not self.problems and not self.disturbances
 
     @property
+    def errors(self) -> tuple[Note, ...]:
+        """The problems that a disturbed machine does not explain."""
+        return tuple(problem for problem in self.problems if problem not in self.disturbances)
+
+    @property
     def is_merely_disturbed(self) -> bool:
         """Whether it is invalid, and a disturbed machine explains all that is wrong."""
-        return bool(self.problems) and set(self.problems) == set(self.disturbances)
+        return bool(self.problems) and not self.errors
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""

@@ -182,7 +182,8 @@ def show_ranks(ranks: Ranks, console: Console) -> None:
     are_few = len(ranks.by_rank) <= MAX_RANKS
     table = _rows_of_ranks(ranks) if are_few else _rows_of_figures(ranks)
     show_table(table, console)
-    show_sentences((_straggler(ranks), *ranks.notes), console, bullet="· ")
+    notes = (doubt.sentence for doubt in ranks.notes)
+    show_sentences((_straggler(ranks), *notes), console, bullet="· ")
 
 
 def _title(ranks: Ranks) -> str:

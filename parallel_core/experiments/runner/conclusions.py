@@ -28,12 +28,8 @@ from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine import joined_watches
 
-IMPOSSIBLE = (
-    "No verdict: times were measured that cannot be true, so no time and no metric here "
-    "is to be believed."
-)
-IMPOSSIBLE_TIMES = "By the clock nothing is known: times were measured that cannot be true."
-BUSY_CLOCK = "By the clock nothing is known: other work took {} of the cores' time."
+IMPOSSIBLE = "times were measured that cannot be true"
+BUSY = "other work took {} of the cores' time"
 NOTHING = "No answer: there was nothing to compare."
 A_BUG = "A fix in the backend or in the program: no other machine and no option gives an answer."
 
@@ -127,11 +123,7 @@ def _measured(
 
 def too_busy(taken_share: float) -> Note:
     """Say that other work took so much of the cores that there is no verdict."""
-    taken = percent(taken_share)
-    return Note(
-        "busy",
-        f"No verdict: other work took {taken} of the cores' time, which leaves every figure open.",
-    )
+    return Note("busy", f"No verdict: {BUSY.format(percent(taken_share))}.")
 
 
 def few_rounds(budget: float, rounds: int, wanted: int) -> Note:
@@ -242,14 +234,13 @@ def answer_of(
     If the result is invalid, the answer says why. If the times are disturbed, only the counts
     answer; without counts there is no verdict.
     """
-    errors = [problem for problem in result.problems if problem not in result.disturbances]
-    if errors:
-        return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
+    if result.errors:
+        return Answer((f"No answer: the result is invalid, because {result.errors[0]}.",), A_BUG)
     by_counts = sentences_of(counts, result)
     if result.disturbances:
         no_clock = _no_clock(result)
         # What answers a question of time comes first, and so does that nothing does.
-        sentences = (*no_clock, *by_counts) if answers_directly else (*by_counts, *no_clock)
+        sentences = (no_clock, *by_counts) if answers_directly else (*by_counts, no_clock)
         return Answer(sentences, in_a_quiet_moment(result))
     direct = answers_directly(result) if answers_directly else None
     by_clock = _sentences_by_clock(metrics, counts, result)
@@ -310,14 +301,14 @@ def _what_would_change(changes: Sequence[Change], answered: Answered) -> str:
     return ""
 
 
-def _no_clock(result: Result) -> tuple[str, ...]:
+def _no_clock(result: Result) -> str:
     """Say why the times of a disturbed result mean nothing, and without counts: no verdict."""
-    if not result.counts:
-        return (IMPOSSIBLE,) if result.problems else tuple(map(str, result.disturbances))
-    if result.problems:
-        return (IMPOSSIBLE_TIMES,)
-    assert result.machine_watch is not None
-    return (BUSY_CLOCK.format(percent(result.machine_watch.taken_share)),)
+    reason = IMPOSSIBLE
+    if not result.problems:
+        assert result.machine_watch is not None
+        reason = BUSY.format(percent(result.machine_watch.taken_share))
+    nothing_known = "By the clock nothing is known" if result.counts else "No verdict"
+    return f"{nothing_known}: {reason}."
 
 
 def _series(curves: Curves | None, trial: Trial) -> Mapping[str, Any]:
