@@ -59,7 +59,7 @@ class Note:
     """A sentence of a result beside its answer: a note, a problem or a disturbance."""
 
     code: NoteCode | None
-    """What it says, for programs; None in an older result."""
+    """What it says, for programs; null if an older version wrote the result."""
     sentence: str
 
     def __str__(self) -> str:
@@ -204,9 +204,7 @@ class Result:
     that gives none.
     """
     notes: tuple[Note, ...] = ()
-    """What else a reader must know: a `code` and a `sentence` each. The code is null, as in the two
-    keys below, if an older version wrote the result.
-    """
+    """What else a reader must know."""
     problems: tuple[Note, ...] = ()
     """Why the result is invalid: a check that failed, an impossible time. Empty if it is valid."""
     disturbances: tuple[Note, ...] = ()
