@@ -110,4 +110,6 @@ def _problem(result: Mapping[str, Any]) -> str:
     """Say why a result does not count; empty if it does."""
     if "failed" in result:
         return f"not measured: {result['failed']}"
-    return " ".join(f"INVALID: {problem}." for problem in result["problems"])
+    # In older files a problem is its sentence.
+    problems = [note if isinstance(note, str) else note["sentence"] for note in result["problems"]]
+    return " ".join(f"INVALID: {problem}." for problem in problems)

@@ -163,7 +163,7 @@ def _as_json(rank: RankTrace) -> dict[str, Any]:
     return {
         "source": rank.timeline.source,
         "notes": rank.timeline.notes,
-        "doubts": [doubt._asdict() for doubt in rank.doubts],
+        "doubts": as_json(rank.doubts),
         "unlinked_operations": rank.timeline.unlinked,
         "answer": as_json(answer_of_trace(rank.figures)),
         "cases": as_json(rank.figures),

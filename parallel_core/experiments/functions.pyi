@@ -192,7 +192,6 @@ def run_learning_rates(
     data: parallel_core.training.dataset.Dataset,
     rates: collections.abc.Sequence[float] = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8),
     settings: parallel_core.training.batches.Settings = ...,
-    initial_scale: float = 8.0,
     rounds: int = 3,
     budget: float = 180,
     on_batch: collections.abc.Callable[[int, int], object] = ...,

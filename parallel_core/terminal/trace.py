@@ -110,11 +110,10 @@ def show_answer(
     answer: Answer, unhidden: Sequence[Unhidden], doubts: Sequence[Doubt], console: Console
 ) -> None:
     """Print the answer, why something was not hidden, what is unusual, and how far to trust it."""
-    *sentences, first = (*answer.sentences, "")[:4]
-    show_sentences(sentences, console)
+    show_sentences((said for said in answer.sentences if said != answer.look_first), console)
     if unhidden:
         _show_reasons(unhidden, console)
-    show_sentences(filter(None, (first,)), console)
+    show_sentences(filter(None, (answer.look_first,)), console)
     process = answer.recording.processes[0]
     if process.steps is not None:
         show_sentences(list(_steps_lines(process.steps))[:2], console, bullet="· ")
@@ -165,7 +164,8 @@ def show_ranks(ranks: Ranks, console: Console) -> None:
     are_few = len(ranks.by_rank) <= MAX_RANKS
     table = _rows_of_ranks(ranks) if are_few else _rows_of_figures(ranks)
     show_table(table, console)
-    show_sentences((_straggler(ranks), *ranks.notes), console, bullet="· ")
+    notes = (doubt.sentence for doubt in ranks.notes)
+    show_sentences((_straggler(ranks), *notes), console, bullet="· ")
 
 
 def _title(ranks: Ranks) -> str:

@@ -289,8 +289,9 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None) ->
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
     doubts = tuple(doubts_about(timeline))
-    sentences = (doubt.sentence for doubt in doubts)
-    timeline = replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *sentences))))
+    # The reader's own notes are among them.
+    sentences = dict.fromkeys(doubt.sentence for doubt in doubts)
+    timeline = replace(timeline, notes=(*timeline.models, *sentences))
     spans = timeline.columns
     if step is not None:
         with _naming(file, "cannot be cut"):

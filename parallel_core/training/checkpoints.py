@@ -24,7 +24,7 @@ from parallel_core.system import files
 from parallel_core.system.errors import MeasurementError, RequestError
 from parallel_core.training.batches import CompletedSteps, Settings, shuffled
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.lenet import initial_parameters, shapes
+from parallel_core.training.lenet import shapes, start_of
 
 FILE = "checkpoint.npz"
 """The name of a checkpoint's file in its directory."""
@@ -43,6 +43,7 @@ FIXED_OPTIONS = {
     "limit": "--limit",
     "seed": "--seed",
     "width": "--width",
+    "initial_scale": "--initial-scale",
 }
 """The options of settings that must not change, by setting.
 
@@ -166,10 +167,15 @@ class Checkpointing:
         return self.resumed.state.progress
 
     def settings(self, wanted: Settings) -> Settings:
-        """Return the wanted settings, with the checkpoint's epochs and limit if none are wanted."""
-        if self.resumed is None or wanted.epochs is not None:
+        """Return the wanted settings, with the checkpoint's scale, epochs and limit if none are
+        wanted.
+        """
+        if self.resumed is None:
             return wanted
         before = self.resumed.state.settings
+        wanted = replace(wanted, initial_scale=wanted.initial_scale or before.initial_scale)
+        if wanted.epochs is not None:
+            return wanted
         limit = before.limit if wanted.limit is None else wanted.limit
         return replace(wanted, epochs=before.epochs, limit=limit)
 
@@ -177,7 +183,7 @@ class Checkpointing:
         """Return the parameters that the training begins with: the checkpoint's, or new ones."""
         if self.resumed is not None:
             return self.resumed.parameters
-        return initial_parameters(settings.seed, settings.width)
+        return start_of(settings)
 
     def write(
         self,

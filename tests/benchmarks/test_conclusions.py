@@ -26,6 +26,7 @@ from benchmarks.measurements import (
 )
 from benchmarks.measurements.variants import SHOWN, contrasts
 from benchmarks.tables import timelines
+from parallel_core.measurement.result import Note
 from parallel_core.system.subprocesses import Outcome
 from tests.benchmarks.harness.test_side_by_side import measured
 from tests.conftest import FRAMEWORKS
@@ -145,7 +146,8 @@ def test_every_setting_of_variants_on_cpus_is_shown() -> None:
 def test_a_result_of_an_exercise_is_kept_with_its_problems_and_without_raw_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    invalid = result(parallel("torch"), {"on all together": 1.0}, problems=("It cannot be.",))
+    problem = Note("values-differ", "It cannot be.")
+    invalid = result(parallel("torch"), {"on all together": 1.0}, problems=(problem,))
     asked: list[str] = []
 
     def run_experiment(*words: str) -> tuple[Outcome, dict[str, Any]]:
@@ -155,7 +157,7 @@ def test_a_result_of_an_exercise_is_kept_with_its_problems_and_without_raw_value
     monkeypatch.setattr(exercises, "run_experiment", run_experiment)
     kept = exercises.run_once("independent-ops", "torch", {"size": 80})
     assert asked == ["independent-ops", "--backend", "torch", "--size", "80"]
-    assert kept["problems"] == ["It cannot be."]
+    assert kept["problems"] == [vars(problem)]
     assert kept["cases"] == []
     assert "environment" not in kept
 

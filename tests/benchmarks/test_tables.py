@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from benchmarks.tables.__main__ import BLOCK, main, pages, refill, write_table, written
 from benchmarks.tables.sources import source_of, unmarked
-from parallel_core.measurement.result import Counted, Result
+from parallel_core.measurement.result import Counted, Note, Result
 from parallel_core.system.files import write_json
 from tests.parallel_core.compare import made_up
 from tests.parallel_core.compare.test_time_differences import scaled
@@ -231,7 +231,7 @@ def test_an_exercise_s_answer_has_its_counts_its_figures_and_what_failed(
         torch: dict[str, Any] = {"failed": "it was killed"}
         torch_figure, torch_problem = "", "not measured: it was killed"
     else:
-        torch = replace(barriers, problems=("It cannot be",)).as_json()
+        torch = replace(barriers, problems=(Note(None, "It cannot be"),)).as_json()
         torch_figure, torch_problem = "0.25", "INVALID: It cannot be."
     write_answers(tmp_path, with_bounds_and_count, torch)
     assert write_table("answer barriers", tmp_path).splitlines()[:5] == [

@@ -26,7 +26,7 @@ different processes differ by what the machine did meanwhile: `compare` measures
 rounds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Annotated, Any, Literal, get_args
@@ -43,7 +43,13 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import (
 )
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.parameters import Choice, Parameter
-from parallel_core.experiments.runner.trial import LEAST_BUDGET, STARTING, Options, Trial
+from parallel_core.experiments.runner.trial import (
+    LEAST_BUDGET,
+    STARTING,
+    Options,
+    Trial,
+    not_measured,
+)
 from parallel_core.experiments.workloads import FEWEST_TIMINGS, size_up_to
 from parallel_core.measurement.progress import tell
 from parallel_core.system.errors import MeasurementError, RequestError
@@ -129,7 +135,10 @@ def program(
             add_contrast(trial, name, engine, options, max(LEAST_BUDGET, seconds))
         except (RequestError, MeasurementError) as error:
             failures[f"{name} {engine}"] = str(error)
-    trial.notes += notes_on(failures)
+    if failures:
+        first, *others = failures
+        more = f" (+{len(others)})" if others else ""
+        trial.notes.append(not_measured(f"contrast with {first}{more}", failures[first]))
 
 
 def add_contrast(trial: Trial, name: str, engine: str, options: Options, budget: float) -> None:
@@ -149,16 +158,6 @@ def add_contrast(trial: Trial, name: str, engine: str, options: Options, budget:
     trial.found_by(f"{name}_{engine}_dispatch_fraction", fraction, is_ratio=False)
     if UNFINISHED.name in result.counts:
         trial.counts[f"{name}_{engine}_{UNFINISHED.name}"] = result.counts[UNFINISHED.name]
-
-
-def notes_on(failures: Mapping[str, str]) -> list[str]:
-    """Return a note that there is no contrast with some engines, and why not with the first one."""
-    if not failures:
-        return []
-    first, *others = failures
-    more = f" (+{len(others)})" if others else ""
-    reason = failures[first]
-    return [f"No contrast with {first}{more}: {reason}"]
 
 
 ITSELF = replace(

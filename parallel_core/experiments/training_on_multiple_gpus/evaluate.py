@@ -48,16 +48,17 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.formulas import ratio
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
-from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
-from parallel_core.experiments.training_steps import counted_devices, enlarged_start, placed
+from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial, budget_ended
+from parallel_core.experiments.training_steps import ENLARGED, counted_devices, placed
 from parallel_core.experiments.workloads import doublings, units_of_step
-from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.checks import devices_differ, largest_of, relative_error
 from parallel_core.measurement.progress import tell
+from parallel_core.measurement.result import Note
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing, measure
 from parallel_core.training.batches import Settings, as_input, steps_of
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.lenet import network
+from parallel_core.training.lenet import network, start_of
 from parallel_core.training.loop import add_counts, continue_training, launch_counts
 from parallel_core.training.step import devices_of
 
@@ -83,7 +84,8 @@ def program(
     Raises NotFiniteError if the training diverges.
     """
     backend = trial.backend
-    training = Settings(1, 64, 0.1, limit=train_steps, seed=seed)
+    # From the book's own weights, accuracy would stay at chance in so few steps.
+    training = Settings(1, 64, 0.1, limit=train_steps, seed=seed, initial_scale=ENLARGED)
     parameters = trained_briefly(trial, data, training)
     counts = doublings(len(backend.devices))
     all_devices = counts[-1]
@@ -146,13 +148,11 @@ def _images_that_fit(
 
 
 def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np.ndarray, ...]:
-    """Train on all devices from enlarged weights, for the steps that the settings allow; return the
-    parameters.
+    """Train on all devices for the steps that the settings allow; return the parameters.
 
     The training ends early if its share of the budget is spent; a note says so.
     """
-    # From the book's own weights, accuracy would stay at chance in so few steps.
-    params = placed(trial.backend, enlarged_start(settings.seed, 8.0))
+    params = placed(trial.backend, start_of(settings))
     wanted = steps_of(data, settings)
     tell("training", 0.0)
     for progress in continue_training(trial.backend, params, data.tested_on(1), settings, every=10):
@@ -162,9 +162,7 @@ def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np
     steps = len(progress.losses)
     trial.parameters["train_steps"] = steps
     if steps < wanted:
-        trial.notes.append(
-            f"The budget ended the training after {steps} of {wanted} steps (--budget)."
-        )
+        trial.notes.append(budget_ended("the training", f"{steps} of {wanted} steps"))
     return trial.backend.to_numpy(params[0])
 
 
@@ -217,11 +215,10 @@ def compare(
     )
     trial.checks["max_device_difference"] = difference
     if not difference < LARGEST_ERROR:
-        trial.problems.append(
-            f"the scores depend on the number of devices, by {difference:.1e} of the largest"
-        )
+        trial.problems.append(devices_differ("scores", difference))
     if checked < len(one_device):
-        trial.notes.append(f"NumPy's scores are of the first {checked:,} images (--budget).")
+        images = f"{checked:,} of {len(one_device):,} images"
+        trial.notes.append(budget_ended("NumPy's scores", images))
     unequal = _unequal_images(scores, expected)
     trial.found(UNEQUAL.name, len(unequal))
     count_alike(trial, scores)
@@ -230,8 +227,28 @@ def compare(
         correct = int(np.sum(on_devices.argmax(axis=1) == labels))
         # An unequal image may be correct or not, each time that it is computed.
         if abs(correct - counted[count]) > len(unequal):
-            counts = f"{counted[count]:,} correct images, and their scores {correct:,}"
-            trial.problems.append(f"{counted_devices(count)} counted {counts}")
+            trial.problems.append(counts_differ(count, counted[count], correct))
+
+
+def counts_differ(devices: int, counted: int, by_scores: int) -> Note:
+    """Say how many correct images were counted, and how many there are by the scores."""
+    return Note(
+        "counts-differ",
+        f"{counted_devices(devices)} counted {counted:,} correct images, and their scores "
+        f"{by_scores:,}",
+    )
+
+
+def unequal_image(image: int, where: str, margin: float) -> Note:
+    """Say where an image has another class than on one device.
+
+    `margin` is the difference of its two highest scores there, as a share of the largest of all.
+    """
+    return Note(
+        "unequal-image",
+        f"Image {image} has another class {where} than on one device: its two highest scores are "
+        f"{margin:.0e} of the largest apart.",
+    )
 
 
 def _unequal_images(scores: Mapping[int, np.ndarray], expected: np.ndarray) -> dict[int, str]:
@@ -251,16 +268,13 @@ def _unequal_images(scores: Mapping[int, np.ndarray], expected: np.ndarray) -> d
     return unequal
 
 
-def _notes_on_unequal(unequal: Mapping[int, str], one_device: np.ndarray) -> list[str]:
+def _notes_on_unequal(unequal: Mapping[int, str], one_device: np.ndarray) -> list[Note]:
     """Say of up to three unequal images how close their two highest scores on one device are."""
     notes = []
     for image in sorted(unequal)[:3]:
         second, highest = np.sort(one_device[image])[-2:]
-        share = (highest - second) / np.max(np.abs(one_device))
-        margin = f"its two highest scores are {share:.0e} of the largest apart"
-        notes.append(
-            f"Image {image} has another class {unequal[image]} than on one device: {margin}."
-        )
+        margin = (highest - second) / np.max(np.abs(one_device))
+        notes.append(unequal_image(image, unequal[image], float(margin)))
     return notes
 
 

@@ -14,6 +14,7 @@ from parallel_core.traces.bounds.answer import NO_EXCHANGE
 from parallel_core.traces.figures import Count, Lacking, Seconds, Share, figure, ratio
 from parallel_core.traces.ranks.meetings import Meetings, last_to_arrive, meetings, waits
 from parallel_core.traces.trace_files import RankTrace
+from parallel_core.traces.trust import Doubt
 
 MIN_SPREAD = 0.01
 """If the times that ranks waited differ by a smaller share of the collectives' own, none is a
@@ -130,7 +131,7 @@ class Ranks:
     clocks_agree: Annotated[bool | None, Lacking("not-matched")]
     spread: Mapping[str, Spread]
     """By the names of figures, those that any rank has."""
-    notes: tuple[str, ...]
+    notes: tuple[Doubt, ...]
 
 
 def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
@@ -202,35 +203,42 @@ def _spread(name: str, ranks: Sequence[RankFigures]) -> Spread | None:
 
 def _notes(
     traces: Mapping[int, RankTrace], sizes: Sequence[int], collectives: Meetings
-) -> Iterator[str]:
+) -> Iterator[Doubt]:
     """Yield what a reader must know; `sizes` are the sizes that the traces give their job."""
     unsaid = sum(trace.rank is None for trace in traces.values())
     if unsaid:
-        yield (
+        yield Doubt(
+            "rank-not-said",
             f"{unsaid} of the traces do not say their rank: their files' names or order stand "
-            "for it."
+            "for it.",
         )
     if len(sizes) > 1:
-        yield (
+        yield Doubt(
+            "several-jobs",
             f"The ranks are not of one job: it has {listed([str(size) for size in sizes])} ranks "
-            "by the traces."
+            "by the traces.",
         )
     elif sizes and sizes[0] > len(traces):
-        yield (
+        yield Doubt(
+            "ranks-missing",
             f"{len(traces)} of the job's {sizes[0]} ranks are here: who waited for the rest is not "
-            "seen, and less waiting than there was."
+            "seen, and less waiting than there was.",
         )
     all_cases = chain.from_iterable(trace.figures for trace in traces.values())
     exchanged = any(case.parts.exchange_seconds for case in all_cases)
     if len(traces) > 1 and not exchanged:
-        yield NO_EXCHANGE.format(len(traces))
+        yield Doubt("no-exchange", NO_EXCHANGE.format(len(traces)))
     elif not collectives.matched:
-        yield "No collective was found on all of its ranks: what was waited in them is not known."
+        yield Doubt(
+            "not-matched",
+            "No collective was found on all of its ranks: what was waited in them is not known.",
+        )
     if collectives.unmatched:
         kernels = f"{collectives.unmatched:,} kernels of collectives"
-        yield f"{kernels} could not be matched between ranks, and are left out."
+        yield Doubt("unmatched", f"{kernels} could not be matched between ranks, and are left out.")
     if collectives.clocks_agree is False:
-        yield (
+        yield Doubt(
+            "clocks-differ",
             "The ranks' clocks do not agree: by them ranks leave collectives before the rest come. "
-            "What was waited is computed only from durations."
+            "What was waited is computed only from durations.",
         )

@@ -19,6 +19,7 @@ from backends.conformance import (
     Limits,
     Program,
     draw_program,
+    functions,
     search,
     searching,
 )
@@ -80,6 +81,13 @@ def test_every_verb_and_every_op_is_drawn() -> None:
     assert missing_verbs == []
     assert missing_ops == []
     assert len(ops) > 15
+
+
+@pytest.mark.parametrize(
+    ("labels", "are_classes"), [([0, 1], True), ([-1, 1], False), ([0, 2], False)]
+)
+def test_labels_are_the_numbers_of_classes(labels: list[int], are_classes: bool) -> None:
+    assert functions._are_labels(np.array(labels), np.zeros((2, 2))) == are_classes
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from parallel_core.compare.results import Cell, CellResults, Comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import WITHOUT_QUEUE
 from parallel_core.measurement import confidence_intervals, differences
-from parallel_core.measurement.result import Answer
+from parallel_core.measurement.result import Answer, Note
 from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
 from parallel_core.terminal.console import terminal_console
@@ -95,7 +95,9 @@ def test_cells_are_compared_with_the_first_one_and_a_missing_framework_has_its_r
 def test_too_many_invalid_results_make_a_cell_invalid(
     wrong: int, valid: int, state: str, reason: str
 ) -> None:
-    first = changed(measured(parallel("torch"), (0.001,) * wrong), problems=("too fast",))
+    first = changed(
+        measured(parallel("torch"), (0.001,) * wrong), problems=(Note(None, "too fast"),)
+    )
     (cell,) = cells_of(
         replace(first, results=first.results + measured(first.cell, ONE[:valid]).results)
     )

@@ -185,3 +185,5 @@ def test_a_difference_of_means_is_told_with_its_sign_and_no_wider_than_is_needed
 def test_sides_that_never_vary_differ_by_exactly_their_means() -> None:
     interval = unpaired_interval(Sample([2.0, 2.0], 0.0), Sample([0.0], 0.0))
     assert (interval.low, interval.estimate, interval.high) == (2, 2, 2)
+    slowed_down = unpaired_interval(Sample([2.0, 2.0], 0.0, 0.5), Sample([0.0], 0.0, 0.25))
+    assert (slowed_down.low, slowed_down.high) == (1.5, 2.25)

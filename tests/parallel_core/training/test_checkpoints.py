@@ -27,6 +27,7 @@ import backends
 from backends import Backend
 from parallel_core import run_data_parallel
 from parallel_core.experiments import training_steps
+from parallel_core.experiments.training_on_multiple_gpus import data_parallel
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
 from parallel_core.training.batches import Exchange, Settings, shuffled
@@ -180,13 +181,13 @@ def test_more_epochs_may_be_asked_for_and_speed_is_of_those_trained_here() -> No
     undisturbed = run_data_parallel(NUMPY, data=DATA, settings=longer, compared=0, count=0)
     np.testing.assert_allclose(resumed.series["loss"], undisturbed.series["loss"], rtol=1e-6)
     assert len(resumed.cases[0].seconds) == 2
-    assert "checkpoint after 6 steps, written by numpy" in resumed.notes[0]
+    assert resumed.notes[0] == data_parallel.from_checkpoint(as_read(left_by_numpy()[2]).origin)
 
 
 @pytest.mark.parametrize(("checkpoint", "is_noted"), [(0, False), (1, False), (2, True), (3, True)])
 def test_a_speed_that_was_not_measured_here_is_noted(checkpoint: int, is_noted: bool) -> None:
     result = train(NUMPY, after=left_by_numpy()[checkpoint]).result
-    assert any("from beginning to end" in note for note in result.notes) == is_noted
+    assert (data_parallel.INCLUDED_EPOCHS in result.notes) == is_noted
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce import (
     sums,
 )
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
+from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves, labelled
 from parallel_core.system.errors import RequestError
@@ -157,12 +158,19 @@ def fastest_at_each_size(result: Result) -> DirectAnswer | None:
         span = sizes[0] if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
         parts.append(f"{span} {name}")
     star = speeds["star"][-1]
+    because = ""
+    roots = result.interval(ROOTS)
+    if roots is not None and roots.low > 1 and speeds["sharded"][-1] > star:
+        because = (
+            " Sharded is faster than star because adding up different parts on different devices "
+            f"is {with_bounds(roots)} times as fast as all on one."
+        )
     others = [f"{name} ~{figure(speeds[name][-1] / star)}" for name in speeds if name != "star"]
     return DirectAnswer(
         "by-size",
         f"By the size of a vector: {', '.join(parts)}; clear is {percent(CLEARLY_FASTER - 1)} "
         f"faster than the next. At {winners[-1][1]}, as multiples of star's speed: "
-        f"{', '.join(others)}; native is the framework's own.",
+        f"{', '.join(others)}; native is the framework's own.{because}",
     )
 
 

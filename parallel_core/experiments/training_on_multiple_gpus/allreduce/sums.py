@@ -22,7 +22,7 @@ import numpy as np
 from backends import Array, Backend
 from backends.arrays import row_ranges
 from parallel_core.experiments.runner.formulas import ratio
-from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.trial import Trial, budget_ended
 from parallel_core.experiments.runner.work import Work
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as ways
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidths import (
@@ -105,11 +105,8 @@ def swept_sizes(
     seconds_by_byte = 0.0
     for number, size in enumerate(sizes):
         if number and not in_full and seconds_by_byte * size > available:
-            ended = (
-                f"The budget of {trial.budget:g} s ended the sweep at "
-                f"{write_size(sizes[number - 1])} of {write_size(sizes[-1])}"
-            )
-            trial.notes.append(f"{ended} (--budget gives more, --sizes chooses others).")
+            done = f"{write_size(sizes[number - 1])} of {write_size(sizes[-1])}"
+            trial.notes.append(budget_ended("the sweep", done))
             return
         with part(number / len(sizes), (number + 1) / len(sizes)):
             yield size, available / 2

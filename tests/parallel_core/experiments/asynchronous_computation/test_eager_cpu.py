@@ -19,7 +19,8 @@ from parallel_core.experiments.asynchronous_computation import (
     eager_cpu,
 )
 from parallel_core.experiments.runner import trial as trials
-from parallel_core.measurement.result import Counted
+from parallel_core.experiments.runner.trial import not_measured
+from parallel_core.measurement.result import Counted, Note
 from tests.parallel_core.compare import made_up
 
 QUEUEING_SIDES = list(product(("jax", "mxnet", "torch"), ("async", "sync")))
@@ -52,7 +53,7 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(
         if len(asked) <= 2:
             raise RequestError("it is not installed")
         cell = Cell(experiment, str(options["backend"]), str(options["engine"]))
-        problems = ("made up",) if len(asked) == 3 else ()
+        problems = (Note(None, "made up"),) if len(asked) == 3 else ()
         return made_up.result(cell, {"10 products": 2.0}, problems=problems)
 
     monkeypatch.setattr(trials, "measure_elsewhere", measure_elsewhere)
@@ -84,9 +85,9 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(
         assert fraction == pytest.approx(0.1, rel=0.01)
 
     first_refused = " ".join(asked_sides[0])
-    refusals, *other_notes = result.notes
-    assert refusals == f"No contrast with {first_refused} (+2): it is not installed"
-    assert not any("contrast" in note for note in other_notes)
+    refusals = not_measured(f"contrast with {first_refused} (+2)", "it is not installed")
+    assert result.notes[0] == refusals
+    assert [note.code for note in result.notes].count("not-measured") == 1
     assert result.problems == ()
 
 

@@ -294,6 +294,8 @@ def test_a_sentence_has_the_figure_its_bounds_and_what_is_possible() -> None:
         f"{speedup.bands[3].says}: 1.97 (1.95–1.99) of 2."
     )
     assert speedup.sentence(Interval(1.6, 0.8, 2.1), on()).startswith(CANNOT_TELL)
+    once = Interval(0.25, -math.inf, math.inf)
+    assert Metric("step_seconds").write(once, on()) == "250 ms"
 
 
 def test_what_a_count_excludes_is_no_answer() -> None:
