@@ -22,7 +22,7 @@ from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.result import show
-from parallel_core.terminal.timeline import show_figures
+from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.traces.trace_files import read_ranks
 
 SHOWN, SHOWN_ON = "parallel", ("torch", "async")
@@ -53,6 +53,7 @@ def trace(folder: Path) -> str:
 
     def show_trace(console: Console) -> None:
         show_figures(recorded.figures, console, EXPERIMENTS[TRACED].case)
+        show_prices(recorded.prices, console)
 
     return _printed(show_trace, f"\nFrom [{path.name}]({path}).")
 

@@ -242,6 +242,7 @@ def document_of(
         fields["figures"] = None
         if path is not None and path in read:
             fields["figures"] = as_json(read[path].figures[0])
+            fields["interference"] = as_json(read[path].prices)
         objects.append(fields)
     return {
         "command": command,

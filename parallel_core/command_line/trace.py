@@ -167,6 +167,7 @@ def _as_json(rank: RankTrace) -> dict[str, Any]:
         "unlinked_operations": rank.timeline.unlinked,
         "answer": as_json(answer_of_trace(rank.figures)),
         "cases": as_json(rank.figures),
+        "interference": as_json(rank.prices),
     }
 
 

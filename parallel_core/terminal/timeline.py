@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from backends.profiling import HOST_DEVICE
-from parallel_core.system.formatting import figure, percent, seconds
+from parallel_core.measurement.confidence_intervals import Interval, with_bounds
+from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.layout import (
     busiest,
     count_rest,
@@ -19,8 +20,15 @@ from parallel_core.terminal.layout import (
 )
 from parallel_core.traces.account import bounds_in_words
 from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.evidence.interference import Beside, Price
 from parallel_core.traces.figures import COUNT, RATIO, SECONDS, SHARE, figures_of_level
 
+BESIDE: Mapping[Beside, str] = {
+    "anything": "beside other operations",
+    "compute": "beside computation",
+    "copy": "beside copies",
+    "exchange": "beside an exchange",
+}
 NOTHING = "–"
 """The text of a cell whose figure is unknown."""
 MAX_FULL_CASES = 3
@@ -157,3 +165,22 @@ def case_lines(case: CaseFigures) -> Iterator[str]:
             f"control returned after {seconds(case.control_returned_seconds)}, "
             f"{percent(case.dispatch_fraction)} of the time"
         )
+
+
+def show_prices(prices: Sequence[Price], console: Console) -> None:
+    """Print how much other operations slow a computation down, if that is known.
+
+    The price beside any operation is printed only if the trace does not distinguish their kinds.
+    """
+    shown = [price for price in prices if price.beside != "anything"] or prices
+    if not shown:
+        return
+    in_words = []
+    for price in shown:
+        ratio = with_bounds(Interval(price.ratio, price.low, price.high))
+        in_words.append(f"{ratio} × {BESIDE[price.beside]}")
+    show_sentence(
+        f"the price of overlap: a computation takes {listed(in_words)}, over its isolated time",
+        console,
+        bullet="· ",
+    )

@@ -16,12 +16,14 @@ from parallel_core.terminal.timeline import (
     Columns,
     case_lines,
     show_figures,
+    show_prices,
     show_rows,
     written,
     written_value,
 )
 from parallel_core.traces.bounds.answer import Answer, answer_of_trace
 from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.evidence.interference import Price
 from parallel_core.traces.profile.analysis import Analysis
 from parallel_core.traces.ranks import RankFigures, Ranks
 from parallel_core.traces.reasons import Unhidden
@@ -89,12 +91,13 @@ def show_trace(rank: RankTrace, with_details: bool, console: Console) -> None:
     answer = answer_of_trace(rank.figures)
     if answer is None:
         show_figures(rank.figures, console)
+        show_prices(rank.prices, console)
     else:
         show_answer(answer, rank.figures[0].unhidden, rank.doubts, console)
     if answer is None or with_details:
         show_sentence(f"{rank.timeline.source}: {rank.spans:,} spans", console, "bold")
         if answer is not None:
-            show_details(rank.figures[0], console)
+            show_details(rank.figures[0], rank.prices, console)
         show_sentences(notes, console, ASIDE, bullet="· ")
     else:
         show_sentence(NEXT, console, ASIDE)
@@ -131,10 +134,11 @@ def _show_reasons(unhidden: Sequence[Unhidden], console: Console) -> None:
     show_table(table, console)
 
 
-def show_details(case: CaseFigures, console: Console) -> None:
+def show_details(case: CaseFigures, prices: Sequence[Price], console: Console) -> None:
     """Print tables of a case's queues, longest operations and steps, and all sentences."""
     show_rows(case.queues, QUEUES, console)
     show_sentences(case_lines(case), console, bullet="· ")
+    show_prices(prices, console)
     show_rows(case.idleness, IDLENESS, console)
     show_rows(case.operations[:MAX_ROWS], OPERATIONS, console)
     if case.steps is not None:

@@ -30,6 +30,7 @@ from parallel_core.system.errors import RequestError
 from parallel_core.system.files import write_whole
 from parallel_core.traces.case_spans import CaseSpans, cases_of
 from parallel_core.traces.cases import CaseFigures
+from parallel_core.traces.evidence.interference import Price, interference
 from parallel_core.traces.steps.figures import (
     first_steps,
     launched_in,
@@ -72,6 +73,8 @@ class RankTrace:
     """Their times are nanoseconds by the clock of the file."""
     begin: int | None
     """When the timeline begins, by the same clock; None if that is not known."""
+    prices: tuple[Price, ...] = ()
+    """How much longer computations took while other operations ran beside them."""
     doubts: tuple[Doubt, ...] = ()
     """What a reader must know before he trusts the figures."""
     origin: int | None = None
@@ -329,6 +332,7 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None) ->
         figures=tuple(CaseFigures(case) for case in cases),
         collectives=collectives,
         begin=begin if has_clock else None,
+        prices=interference(cases),
         doubts=doubts,
         origin=origin,
         core_wait_share=core_wait_share,

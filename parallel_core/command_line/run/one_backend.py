@@ -33,7 +33,9 @@ from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.progress import measurement_progress, training_progress
 from parallel_core.terminal.result import show
-from parallel_core.terminal.timeline import show_figures
+from parallel_core.terminal.timeline import show_figures, show_prices
+from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.evidence.interference import interference
 from parallel_core.training.checkpoints import FILE
 
 
@@ -189,6 +191,7 @@ def _show_recorded(result: Result, recorded: Profile, console: Console) -> None:
         f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold"
     )
     show_figures(recorded.figures, console, recorded.main)
+    show_prices(interference(cases_of(timeline)), console)
     show_sentence(overhead(result, recorded.seconds), console, ASIDE)
     show_sentences(timeline.notes, console, bullet="· ")
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from parallel_core.traces.case_spans import CaseSpans, groups_of
 from parallel_core.traces.evidence.communication import Communication, exposed_within
+from parallel_core.traces.evidence.interference import ALONE, BESIDE
 from parallel_core.traces.evidence.usual_steps import steps_of
 from parallel_core.traces.steps.figures import step_windows
 
-ALONE, BESIDE = 0.1, 0.25
-"""Shares of an operation's time in which computation runs beside it: at most, and at least."""
 SLOWED = 1.3
 """An operation is slowed down that takes this many times as long beside computation as without."""
 FEWEST = 2

@@ -107,6 +107,7 @@ def test_trace_and_profile_of_one_recording_say_the_same_numbers(
     (of_process,) = json.loads(json.dumps(by_profile["processes"]))
     (case,) = by_trace["cases"]
     assert of_process["figures"] == case
+    assert of_process["interference"] == by_trace["interference"]
     assert json.loads(json.dumps(by_profile["answer"])) == by_trace["answer"]
     # One definition of a step's length.
     if case["steps"] is not None:

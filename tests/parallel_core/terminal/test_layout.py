@@ -103,7 +103,7 @@ def test_traces_and_ranks() -> None:
     timeline = read_timeline(TRACES / "one_gpu/h100_launched_before.json.gz")
     (case,) = timeline_figures(timeline)
     assert_nothing_is_lost(partial(show_figures, (case,)))
-    assert_nothing_is_lost(partial(show_details, case))
+    assert_nothing_is_lost(partial(show_details, case, ()))
     ranks = summary_of(read_ranks(sorted((TRACES / "two_gpus").iterdir())))
     assert_nothing_is_lost(partial(show_ranks, ranks))
 

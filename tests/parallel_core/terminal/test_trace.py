@@ -38,7 +38,7 @@ def shown(timeline: Timeline, main: str | None = None, width: int = 100) -> str:
 
 def in_full(figures: CaseFigures) -> str:
     """Return all that is printed of a case, in 80 columns."""
-    return printed(show_details, figures, width=80)
+    return printed(show_details, figures, (), width=80)
 
 
 @pytest.fixture(scope="module")

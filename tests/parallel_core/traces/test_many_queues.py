@@ -6,11 +6,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from backends.profiling import Span, Timeline
-from parallel_core.traces.case_spans import cases_of
+from backends.profiling import Span, SpanKind, Timeline
+from parallel_core.traces.case_spans import CaseSpans, cases_of
 from parallel_core.traces.cases import CaseFigures
-from tests.parallel_core.traces.synthetic import Program, sorted_by_start
+from parallel_core.traces.evidence.interference import interference, time_beside
+from tests.parallel_core.traces.synthetic import Program, made_case, sorted_by_start
 
 Columned = TypeVar("Columned")
 OPERATIONS_PER_QUEUE = 8
@@ -86,6 +89,18 @@ def on_threads(queues: int) -> Timeline:
     return Timeline("made up", spans)
 
 
+def exchanging(queues: int) -> Timeline:
+    """Return operations on a number of devices, every other one of which exchanges."""
+    spans = []
+    for number in range(OPERATIONS_PER_QUEUE * queues):
+        name, gpu = f"kernel {number % 3}", f"gpu:{number % queues}"
+        turn = number // queues
+        kind: SpanKind = "compute" if turn % 2 == 0 else "exchange"
+        start = 100 * number
+        spans.append(Span(name, kind, gpu, "stream 7", start, start + 60))
+    return Timeline("made up", spans)
+
+
 def elements(timeline: Timeline) -> int:
     """Return how many elements of arrays a timeline's figures go through."""
     calls = timeline.host_calls
@@ -95,11 +110,12 @@ def elements(timeline: Timeline) -> int:
     (case,) = cases_of(replace(timeline, spans=spans, host_calls=calls))
 
     Counted.elements = 0
-    CaseFigures(case).settled()
+    CaseFigures(case)
+    interference((case,))
     return Counted.elements
 
 
-@pytest.mark.parametrize("make", [on_devices, on_threads])
+@pytest.mark.parametrize("make", [on_devices, on_threads, exchanging])
 def test_the_elements_that_are_gone_through_grow_with_the_spans_and_not_with_spans_times_queues(
     make: Callable[[int], Timeline],
 ) -> None:
@@ -108,3 +124,35 @@ def test_the_elements_that_are_gone_through_grow_with_the_spans_and_not_with_spa
     assert elements_of_few > 0
     # Eight times as many queues, and as many spans on each.
     assert elements_of_many < 2 * 8 * elements_of_few
+
+
+@st.composite
+def spans_on_queues(draw: st.DrawFn, queues: int) -> list[Span]:
+    """Draw computations and copies of one device, which may overlap even in their queue."""
+    spans = []
+    kinds: st.SearchStrategy[SpanKind] = st.sampled_from(("compute", "copy"))
+    for _ in range(draw(st.integers(1, 12))):
+        queue = draw(st.integers(0, queues - 1))
+        kind = draw(kinds)
+        start, length = draw(st.integers(0, 30)), draw(st.integers(0, 30))
+        spans.append(Span(kind, kind, "gpu:0", f"stream {queue}", start, start + length))
+    return spans
+
+
+def time_beside_by_counting(case: CaseSpans, kind: str, asked: Span) -> int:
+    """Return in how many nanoseconds of a span another queue ran something of a kind."""
+    neighbours = [span for span in case.spans if span.queue != asked.queue and span.kind == kind]
+    beside: set[int] = set()
+    for span in neighbours:
+        beside.update(range(span.start, span.end))
+    return len(beside & set(range(asked.start, asked.end)))
+
+
+@given(spans_on_queues(4))
+def test_the_time_beside_other_queues_is_what_counting_gives(spans: list[Span]) -> None:
+    case = made_case(*spans)
+    all_spans = np.arange(len(case.spans))
+    for kind in ("compute", "copy"):
+        neighbours = np.flatnonzero(case.of_kind(kind))
+        times = time_beside(case, neighbours, all_spans)
+        assert times.tolist() == [time_beside_by_counting(case, kind, span) for span in case.spans]
