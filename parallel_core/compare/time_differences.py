@@ -26,10 +26,10 @@ are named by their part and by no other.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from itertools import combinations
-from statistics import median
+from statistics import mean, median
 from types import MappingProxyType
 
 import numpy as np
@@ -43,7 +43,7 @@ from parallel_core.measurement.confidence_intervals import (
     Interval,
     with_seconds,
 )
-from parallel_core.measurement.differences import Noise, Verdict
+from parallel_core.measurement.differences import Noise, Sample, Verdict
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.system.machine import WORTH_SAYING
 
@@ -91,6 +91,11 @@ class TimeDifference:
     """
     withheld: str = ""
     """Why no reasons are named, though the times differ."""
+
+    @property
+    def name(self) -> str:
+        """The experiment, framework and queues: `overlap on PyTorch + our queues`."""
+        return f"{self.cell.experiment} on {self.title}"
 
     @property
     def in_words(self) -> str:
@@ -209,25 +214,77 @@ def time_difference(
 
     ratio = differences.ratio_interval(times, other_times, noise)
     ratio = Interval(ratio.estimate, ratio.low * (1 - lost), ratio.high / (1 - other_lost))
-    verdict = differences.verdict_on(ratio, len(times))
     seconds = differences.difference_interval(times, other_times, deviations, noise.freedom)
     low, high = seconds.low - lost * time, seconds.high + other_lost * other_time
     seconds = Interval(seconds.estimate, low, high)
-    account, other_account = account_of(results, case), account_of(other, case)
-    parts: dict[str, Interval] = {}
-    # A part that only one of the cells has is in the rest of the other.
-    if account.keys() == other_account.keys():
-        parts = {
-            part: differences.difference_interval(
-                values, other_account[part], deviations, noise.freedom
-            )
-            for part, values in account.items()
-        }
+    parts = {
+        part: differences.difference_interval(values, other_values, deviations, noise.freedom)
+        for part, values, other_values in _common_parts(results, other, case)
+    }
+    error = max(errors.get(cell.backend, 0.0) for cell in (results.cell, other.cell))
+    return _explained(results, other, case, ratio, seconds, parts, error)
 
+
+def time_change(results: CellResults, before: CellResults, case: str) -> TimeDifference:
+    """Compare a believed cell with the same one of an older comparison by the time of a case.
+
+    The two were not measured in turn: no process of the one belongs to one of the other.
+    """
+    times, times_before = results.medians(case), before.medians(case)
+    lost, lost_before = _own_losses(results, before)
+    ratio = differences.unpaired_ratio(
+        _sample(times, results, case, lost), _sample(times_before, before, case, lost_before)
+    )
+    # In seconds it is as certain as the verdict.
+    time_before = median(times_before)
+    seconds = Interval(*(time_before * (bound - 1) for bound in astuple(ratio)))
+    parts: dict[str, Interval] = {}
+    for part, values, values_before in _common_parts(results, before, case):
+        parts[part] = differences.unpaired_interval(
+            _sample(values, results, case, lost), _sample(values_before, before, case, lost_before)
+        )
+    return _explained(results, before, case, ratio, seconds, parts)
+
+
+def _sample(values: Sequence[float], results: CellResults, case: str, lost_share: float) -> Sample:
+    """Return what a cell's processes took for a case, or for a part of it, in seconds."""
+    time = mean(results.medians(case))
+    deviation = EXPERIMENTS[results.cell.experiment].usual_deviation
+    return Sample(values, deviation * time, lost_share * time)
+
+
+def _common_parts(
+    results: CellResults, other: CellResults, case: str
+) -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
+    """Yield the parts of a case's time that both cells have, in seconds; none if they differ.
+
+    A part that only one of the cells has is in the rest of the other.
+    """
+    account, other_account = account_of(results, case), account_of(other, case)
+    if account.keys() == other_account.keys():
+        for part, values in account.items():
+            yield part, values, other_account[part]
+
+
+def _explained(
+    results: CellResults,
+    other: CellResults,
+    case: str,
+    ratio: Interval,
+    seconds: Interval,
+    parts: Mapping[str, Interval],
+    error: float = 0.0,
+) -> TimeDifference:
+    """Return the verdict on two cells, and the parts that explain their difference.
+
+    `error` is the systematic one in seconds, twice of which a reason exceeds.
+    """
+    times, other_times = results.medians(case), other.medians(case)
+    time, other_time = median(times), median(other_times)
+    verdict = differences.verdict_on(ratio, min(len(times), len(other_times)))
     reasons: tuple[str, ...] = ()
     doubt = _doubt(results, other, case)
     if verdict in ("faster", "slower") and not doubt:
-        error = max(errors.get(cell.backend, 0.0) for cell in (results.cell, other.cell))
         least = max(TRUSTED * error, SMALLEST_DIFFERENCE * min(time, other_time))
         reasons = _reasons(seconds, parts, least)
     withheld = doubt if parts else ""

@@ -13,10 +13,10 @@ apart than that is judged by them instead (`noise_of_experiment`). One pair tell
 One process in fifty is disturbed far beyond the others. Of four pairs or more the farthest one is
 moved in, so that it does not hide what the rest show.
 
-Where two sides were not measured in turn, as two recordings of a program, there are no pairs:
-`unpaired_interval` compares their means, each with its variance (Welch 1947). The usual deviation
-only steadies a side that is as quiet as usual; a louder one is judged by itself, so that the
-interval holds on a busy machine too.
+Where two sides were not measured in turn, as two comparisons or recordings of a program, there are
+no pairs: `unpaired_interval` compares their means, each with its variance (Welch 1947). The usual
+deviation only steadies a side that is as quiet as usual; a louder one is judged by itself, so that
+the interval holds on a busy machine too.
 
 benchmarks/trust/self_test.py counts how often a cell that is compared with itself is called
 different: less than once in twenty, with two processes too.
@@ -130,6 +130,21 @@ class Sample(NamedTuple):
     """The standard deviation of such values, usually; of a single value it is all that is known."""
     lost: float = 0.0
     """By how much other work may have made all of them larger."""
+
+    @property
+    def logarithms(self) -> "Sample":
+        """The logarithms of the values, which are positive, with their deviation and loss."""
+        center = mean(self.values)
+        logarithms = [math.log(value) for value in self.values]
+        return Sample(logarithms, self.deviation / center, -math.log1p(-self.lost / center))
+
+
+def unpaired_ratio(sample: Sample, other: Sample) -> Interval:
+    """Return the ratio of a sample's values to those of another, with its interval.
+
+    It is that of their geometric means.
+    """
+    return exponential(unpaired_interval(sample.logarithms, other.logarithms))
 
 
 def unpaired_interval(sample: Sample, other: Sample, among: int = 1) -> Interval:

@@ -23,12 +23,13 @@ from operator import methodcaller
 from statistics import fmean
 from typing import Annotated, Literal
 
-from parallel_core.measurement.confidence_intervals import Interval, decide, exponential
+from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.differences import (
     FEWEST_PROCESSES,
     Sample,
     Verdict,
     unpaired_interval,
+    unpaired_ratio,
     verdict_on,
 )
 from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES, in_percent
@@ -182,9 +183,7 @@ def changes_between(
         return changes
 
     seconds_before, seconds_after = _samples(before, after, methodcaller("time_of", "seconds"))
-    time_ratio = exponential(
-        unpaired_interval(_logarithms(seconds_after), _logarithms(seconds_before))
-    )
+    time_ratio = unpaired_ratio(seconds_after, seconds_before)
     verdict = verdict_on(time_ratio, FEWEST_PROCESSES)
     fewest = min(before.number_of_recordings, after.number_of_recordings)
     if verdict == "no difference shown" and fewest < FEWEST_PROCESSES:
@@ -231,13 +230,6 @@ def _sample(side: Side, other: Side, time_of: Callable[[RecordedSteps], Time]) -
         deviation = math.hypot(deviation, times[0].deviation)
     lost_share = max(side.core_wait_share - other.core_wait_share, 0.0)
     return Sample(values, deviation, lost_share * side.seconds)
-
-
-def _logarithms(times: Sample) -> Sample:
-    """Return the logarithms of times, with the deviation and the loss of these."""
-    mean = fmean(times.values)
-    logarithms = [math.log(time) for time in times.values]
-    return Sample(logarithms, times.deviation / mean, -math.log1p(-times.lost / mean))
 
 
 def _change(name: str, before: Sample, after: Sample, among: int = 1) -> Change:

@@ -21,6 +21,7 @@ from parallel_core.measurement.differences import (
     noise_of_experiment,
     ratio_interval,
     unpaired_interval,
+    unpaired_ratio,
     verdict_on,
 )
 
@@ -180,6 +181,18 @@ def test_a_difference_of_means_is_told_with_its_sign_and_no_wider_than_is_needed
     assert (reverse.low, reverse.high) == pytest.approx((-interval.high, -interval.low))
     among_ten = unpaired_interval(side, other, among=10)
     assert among_ten.low < interval.low < interval.high < among_ten.high
+
+
+def test_a_ratio_of_samples_does_not_depend_on_their_unit() -> None:
+    side, other = Sample([1.2, 1.3], 0.03, 0.1), Sample([1.0, 1.1, 0.9], 0.02)
+    ratio = unpaired_ratio(side, other)
+    assert ratio.estimate == pytest.approx(math.sqrt(1.2 * 1.3) / (1.1 * 0.9) ** (1 / 3))
+    in_milliseconds = [
+        Sample([1000 * value for value in values], 1000 * deviation, 1000 * lost)
+        for values, deviation, lost in (side, other)
+    ]
+    scaled = unpaired_ratio(*in_milliseconds)
+    assert (scaled.low, scaled.high) == pytest.approx((ratio.low, ratio.high))
 
 
 def test_sides_that_never_vary_differ_by_exactly_their_means() -> None:
