@@ -26,10 +26,11 @@ are named by their part and by no other.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
-from statistics import mean, median
+from statistics import median
 from types import MappingProxyType
 
 import numpy as np
@@ -41,6 +42,7 @@ from parallel_core.measurement import differences
 from parallel_core.measurement.confidence_intervals import (
     SMALLEST_DIFFERENCE,
     Interval,
+    exponential,
     with_seconds,
 )
 from parallel_core.measurement.differences import Noise, Sample, Verdict
@@ -205,24 +207,11 @@ def time_difference(
     """
     case = case or main_case(results, other)
     results, other = in_same_rounds(results, other)
-    times, other_times = results.medians(case), other.medians(case)
-    time, other_time = median(times), median(other_times)
     name = results.cell.experiment
     noise = noises.get(name, Noise(EXPERIMENTS[name].usual_deviation))
-    deviations = noise.deviation * time, noise.deviation * other_time
-    lost, other_lost = _own_losses(results, other)
-
-    ratio = differences.ratio_interval(times, other_times, noise)
-    ratio = Interval(ratio.estimate, ratio.low * (1 - lost), ratio.high / (1 - other_lost))
-    seconds = differences.difference_interval(times, other_times, deviations, noise.freedom)
-    low, high = seconds.low - lost * time, seconds.high + other_lost * other_time
-    seconds = Interval(seconds.estimate, low, high)
-    parts = {
-        part: differences.difference_interval(values, other_values, deviations, noise.freedom)
-        for part, values, other_values in _common_parts(results, other, case)
-    }
     error = max(errors.get(cell.backend, 0.0) for cell in (results.cell, other.cell))
-    return _explained(results, other, case, ratio, seconds, parts, error)
+    interval_of = partial(differences.difference_interval, freedom_of_usual=noise.freedom)
+    return _difference(results, other, case, noise.deviation, interval_of, error)
 
 
 def time_change(results: CellResults, before: CellResults, case: str) -> TimeDifference:
@@ -230,58 +219,40 @@ def time_change(results: CellResults, before: CellResults, case: str) -> TimeDif
 
     The two were not measured in turn: no process of the one belongs to one of the other.
     """
-    times, times_before = results.medians(case), before.medians(case)
-    lost, lost_before = _own_losses(results, before)
-    ratio = differences.unpaired_ratio(
-        _sample(times, results, case, lost), _sample(times_before, before, case, lost_before)
-    )
-    # In seconds it is as certain as the verdict.
-    time_before = median(times_before)
-    seconds = Interval(*(time_before * (bound - 1) for bound in astuple(ratio)))
-    parts: dict[str, Interval] = {}
-    for part, values, values_before in _common_parts(results, before, case):
-        parts[part] = differences.unpaired_interval(
-            _sample(values, results, case, lost), _sample(values_before, before, case, lost_before)
-        )
-    return _explained(results, before, case, ratio, seconds, parts)
-
-
-def _sample(values: Sequence[float], results: CellResults, case: str, lost_share: float) -> Sample:
-    """Return what a cell's processes took for a case, or for a part of it, in seconds."""
-    time = mean(results.medians(case))
     deviation = EXPERIMENTS[results.cell.experiment].usual_deviation
-    return Sample(values, deviation * time, lost_share * time)
+    return _difference(results, before, case, deviation, differences.unpaired_interval)
 
 
-def _common_parts(
-    results: CellResults, other: CellResults, case: str
-) -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
-    """Yield the parts of a case's time that both cells have, in seconds; none if they differ.
-
-    A part that only one of the cells has is in the rest of the other.
-    """
-    account, other_account = account_of(results, case), account_of(other, case)
-    if account.keys() == other_account.keys():
-        for part, values in account.items():
-            yield part, values, other_account[part]
-
-
-def _explained(
+def _difference(
     results: CellResults,
     other: CellResults,
     case: str,
-    ratio: Interval,
-    seconds: Interval,
-    parts: Mapping[str, Interval],
+    deviation: float,
+    interval_of: Callable[[Sample, Sample], Interval],
     error: float = 0.0,
 ) -> TimeDifference:
-    """Return the verdict on two cells, and the parts that explain their difference.
+    """Compare two cells by the interval of a difference of two samples.
 
-    `error` is the systematic one in seconds, twice of which a reason exceeds.
+    `deviation` is that of the logarithms, and `error` the systematic one in seconds.
     """
     times, other_times = results.medians(case), other.medians(case)
     time, other_time = median(times), median(other_times)
+    deviations = deviation * time, deviation * other_time
+    lost, other_lost = _own_losses(results, other)
+    sample = Sample(times, deviations[0], lost * time)
+    other_sample = Sample(other_times, deviations[1], other_lost * other_time)
+    ratio = exponential(interval_of(sample.logarithms, other_sample.logarithms))
     verdict = differences.verdict_on(ratio, min(len(times), len(other_times)))
+    seconds = interval_of(sample, other_sample)
+    account, other_account = account_of(results, case), account_of(other, case)
+    parts: dict[str, Interval] = {}
+    # A part that only one of the cells has is in the rest of the other.
+    if account.keys() == other_account.keys():
+        for part, values in account.items():
+            parts[part] = interval_of(
+                Sample(values, deviations[0]), Sample(other_account[part], deviations[1])
+            )
+
     reasons: tuple[str, ...] = ()
     doubt = _doubt(results, other, case)
     if verdict in ("faster", "slower") and not doubt:

@@ -86,44 +86,8 @@ class Noise(NamedTuple):
 USUAL_NOISE = Noise()
 
 
-def ratio_interval(
-    values: Sequence[float], others: Sequence[float], noise: Noise = USUAL_NOISE
-) -> Interval:
-    """Return the ratio `values` / `others` of two cells in the same rounds, with its interval.
-
-    It is the median of the rounds' ratios. All values are positive.
-    """
-    logarithms = np.log(values).tolist(), np.log(others).tolist()
-    deviations = noise.deviation, noise.deviation
-    return exponential(difference_interval(*logarithms, deviations, noise.freedom))
-
-
-def difference_interval(
-    values: Sequence[float],
-    others: Sequence[float],
-    deviations: tuple[float, float],
-    freedom_of_usual: float = USUAL_FREEDOM,
-) -> Interval:
-    """Return the difference `values` − `others` of two cells in the same rounds, with its interval.
-
-    It is the median of the rounds' differences, and unbounded if there is one round. `deviations`
-    are the usual ones of the two cells, in the values' unit, with their degrees of freedom.
-    """
-    pairs = [value - other for value, other in zip(values, others, strict=True)]
-    count, estimate = len(pairs), median(pairs)
-    if count < FEWEST_PROCESSES:
-        return Interval(estimate, -math.inf, math.inf)
-    freedom = freedom_of_usual + count - 1
-    usual_variance = sum(deviation**2 for deviation in deviations)
-    moderated = (freedom_of_usual * usual_variance + (count - 1) * _variance(pairs)) / freedom
-    # The median of two values is their mean.
-    of_median = moderated / count * (1.0 if count == 2 else VARIANCE_OF_MEDIAN)
-    reach = student_t(freedom) * math.sqrt(of_median)
-    return Interval(estimate, estimate - reach, estimate + reach)
-
-
 class Sample(NamedTuple):
-    """What the processes of one side measured, by themselves."""
+    """What the processes of one side measured."""
 
     values: Sequence[float]
     deviation: float
@@ -134,17 +98,42 @@ class Sample(NamedTuple):
     @property
     def logarithms(self) -> "Sample":
         """The logarithms of the values, which are positive, with their deviation and loss."""
-        center = mean(self.values)
-        logarithms = [math.log(value) for value in self.values]
+        center = median(self.values)
+        logarithms = tuple(map(math.log, self.values))
         return Sample(logarithms, self.deviation / center, -math.log1p(-self.lost / center))
 
 
-def unpaired_ratio(sample: Sample, other: Sample) -> Interval:
-    """Return the ratio of a sample's values to those of another, with its interval.
+def ratio_interval(
+    values: Sequence[float], others: Sequence[float], noise: Noise = USUAL_NOISE
+) -> Interval:
+    """Return the ratio `values` / `others` of two cells in the same rounds, with its interval.
 
-    It is that of their geometric means.
+    It is the median of the rounds' ratios. All values are positive.
     """
-    return exponential(unpaired_interval(sample.logarithms, other.logarithms))
+    samples = [Sample(np.log(side).tolist(), noise.deviation) for side in (values, others)]
+    return exponential(difference_interval(*samples, noise.freedom))
+
+
+def difference_interval(
+    sample: Sample, other: Sample, freedom_of_usual: float = USUAL_FREEDOM
+) -> Interval:
+    """Return by how much a cell's values are larger than another's in the same rounds, with its
+    interval.
+
+    It is the median of the rounds' differences, and unbounded if there is one round.
+    """
+    rounds = zip(sample.values, other.values, strict=True)
+    pairs = [value - other_value for value, other_value in rounds]
+    count, estimate = len(pairs), median(pairs)
+    if count < FEWEST_PROCESSES:
+        return Interval(estimate, -math.inf, math.inf)
+    freedom = freedom_of_usual + count - 1
+    usual_variance = sample.deviation**2 + other.deviation**2
+    moderated = (freedom_of_usual * usual_variance + (count - 1) * _variance(pairs)) / freedom
+    # The median of two values is their mean.
+    of_median = moderated / count * (1.0 if count == 2 else VARIANCE_OF_MEDIAN)
+    reach = student_t(freedom) * math.sqrt(of_median)
+    return Interval(estimate, estimate - reach - sample.lost, estimate + reach + other.lost)
 
 
 def unpaired_interval(sample: Sample, other: Sample, among: int = 1) -> Interval:

@@ -317,10 +317,15 @@ def _read_rank(
     # Cases begin at zero, wherever they are in the trace.
     has_clock = not (only_spans or timeline.cases)
     if only_spans:
+        zero = 0
         collectives = tuple(_own_collectives(spans))
     else:
+        zero = begin
         is_cut = len(timeline.spans) < len(whole_timeline.spans)
         collectives = tuple(_collectives(trace, spans, begin, is_cut))
+    collective_at = {
+        (collective.start - zero, collective.end - zero): collective for collective in collectives
+    }
     origin = trace.begin if has_clock else None
     if is_own:
         origin = 0
@@ -333,7 +338,7 @@ def _read_rank(
         world_size=world_size,
         timeline=timeline,
         spans=len(timeline.spans),
-        figures=tuple(CaseFigures(case, kernel_delay) for case in cases),
+        figures=tuple(CaseFigures(case, kernel_delay, collective_at) for case in cases),
         collectives=collectives,
         begin=begin if has_clock else None,
         prices=interference(cases),

@@ -23,13 +23,12 @@ from operator import methodcaller
 from statistics import fmean
 from typing import Annotated, Literal
 
-from parallel_core.measurement.confidence_intervals import Interval, decide
+from parallel_core.measurement.confidence_intervals import Interval, decide, exponential
 from parallel_core.measurement.differences import (
     FEWEST_PROCESSES,
     Sample,
     Verdict,
     unpaired_interval,
-    unpaired_ratio,
     verdict_on,
 )
 from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES, in_percent
@@ -183,7 +182,7 @@ def changes_between(
         return changes
 
     seconds_before, seconds_after = _samples(before, after, methodcaller("time_of", "seconds"))
-    time_ratio = unpaired_ratio(seconds_after, seconds_before)
+    time_ratio = exponential(unpaired_interval(seconds_after.logarithms, seconds_before.logarithms))
     verdict = verdict_on(time_ratio, FEWEST_PROCESSES)
     fewest = min(before.number_of_recordings, after.number_of_recordings)
     if verdict == "no difference shown" and fewest < FEWEST_PROCESSES:

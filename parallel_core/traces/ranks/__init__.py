@@ -2,7 +2,6 @@
 straggler.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -13,7 +12,15 @@ from backends.profiling import in_seconds
 from parallel_core.system.formatting import listed
 from parallel_core.traces.bounds.answer import NO_EXCHANGE
 from parallel_core.traces.figures import Count, Lacking, Seconds, Share, figure, ratio
-from parallel_core.traces.ranks.meetings import Meetings, last_to_arrive, meetings, waits
+from parallel_core.traces.ranks.jobs import exchanges_of_job
+from parallel_core.traces.ranks.meetings import (
+    Meetings,
+    last_to_arrive,
+    meetings,
+    waited_in,
+    waits,
+)
+from parallel_core.traces.reasons import ExchangeFigures
 from parallel_core.traces.trace_files import RankTrace
 
 MIN_SPREAD = 0.01
@@ -97,17 +104,6 @@ class RankFigures:
         """By how much they end later than on the first rank that took part, in the median."""
         return None if self.met.clock_offset is None else in_seconds(self.met.clock_offset)
 
-    @figure
-    def group_shares(self) -> Annotated[Mapping[str, Share] | None, Lacking("no-exchange")]:
-        """The share of the collectives' time by process group; that of an unnamed one under an
-        empty name.
-        """
-        time_of_group: Counter[str] = Counter()
-        for collective in self.trace.collectives:
-            time_of_group[collective.group] += collective.end - collective.start
-        whole = time_of_group.total()
-        return {name: time / whole for name, time in time_of_group.items()} if whole else None
-
     def _sum(self, name: str) -> float:
         """Return the sum of a figure over its cases."""
         return sum(getattr(case, name) for case in self.trace.figures)
@@ -146,6 +142,8 @@ class Ranks:
     unmatched_collectives: Count
     """How many kernels of collectives were not."""
     clocks_agree: Annotated[bool | None, Lacking("not-matched")]
+    exchanges: tuple[ExchangeFigures, ...]
+    """In the mean of the ranks that take part."""
     spread: Mapping[str, Spread]
     """By the names of figures, those that any rank has."""
     notes: tuple[str, ...]
@@ -166,6 +164,10 @@ def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
         matched_collectives=len(collectives.matched),
         unmatched_collectives=collectives.unmatched,
         clocks_agree=collectives.clocks_agree,
+        exchanges=exchanges_of_job(
+            {rank: trace.figures[0] for rank, trace in traces.items()},
+            waited_in(collectives.matched),
+        ),
         spread={name: spread for name, spread in spreads.items() if spread is not None},
         notes=tuple(_notes(traces, sorted(world_sizes), collectives)),
     )

@@ -100,6 +100,15 @@ def waits(meeting: Meeting) -> dict[int, int]:
     return {rank: length - shortest for rank, length in lengths.items()}
 
 
+def waited_in(matched: Iterable[Meeting]) -> Mapping[tuple[int, Collective], int]:
+    """Return for how many nanoseconds each rank waited in each of its collectives."""
+    waited = {}
+    for meeting in matched:
+        for rank, nanoseconds in waits(meeting).items():
+            waited[rank, meeting[rank]] = nanoseconds
+    return waited
+
+
 def last_to_arrive(meeting: Meeting, clocks_agree: bool) -> int | None:
     """Return the rank that came last: by the clocks if they agree, else the one whose part is the
     shortest.
