@@ -90,11 +90,6 @@ def show_rows(rows: Sequence[object], columns: Columns, console: Console) -> Non
     if not rows:
         return
     table: Table = table_of(columns.title, columns.first, *columns.headings.values())
-    declared = figures_of_level(type(rows[0]))
-    for column, figure_name in zip(table.columns[1:], columns.headings, strict=True):
-        if declared[figure_name].unit is None:
-            # Texts are wrapped.
-            column.justify = "left"
     for row in busiest(rows, lambda row: getattr(row, columns.most or columns.names[0], 0)):
         name = " ".join(str(getattr(row, name)) for name in columns.names)
         table.add_row(name, *(written(row, figure_name) for figure_name in columns.headings))

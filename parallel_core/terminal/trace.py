@@ -32,7 +32,7 @@ from parallel_core.traces.ranks import RankFigures, Ranks
 from parallel_core.traces.reasons import ExchangeFigures, Unhidden
 from parallel_core.traces.steps.figures import StepsFigures
 from parallel_core.traces.trace_files import RankTrace
-from parallel_core.traces.trust import LACKING, Doubt, in_one_line
+from parallel_core.traces.trust import Doubt, in_one_line
 
 NEXT = "Details: --details    Perfetto: --perfetto x.json    One step: --step N"
 MAX_ROWS = 6
@@ -86,15 +86,14 @@ STEPS = Columns(
 EXCHANGES = Columns(
     "exchanges of a step (of the recording, if it marks none) by process group: launched in the "
     "forward or backward pass, or after both",
-    "exchange",
-    ("kind", "group"),
+    "exchange, and why it is not hidden",
+    ("in_words",),
     {
         "launched": "launched",
         "number": "number",
         "seconds": "time",
         "hidden_share": "hidden",
         "waited_seconds": "waiting",
-        "sentence": "why not hidden",
     },
     most="seconds",
 )
@@ -187,12 +186,9 @@ def show_exchanges(
     exchanges: Sequence[ExchangeFigures], ranks: Sequence[RankTrace], console: Console
 ) -> None:
     """Print a table of exchanges, and what it cost to hide them, if the traces say it."""
-    if not exchanges:
-        show_sentence(LACKING["no-exchange"], console, bullet="· ")
-        return
     show_rows(exchanges, EXCHANGES, console)
     prices = [price for rank in ranks for price in rank.prices if price.beside == "exchange"]
-    if prices:
+    if exchanges and prices:
         hidden = sum(row.hidden_seconds for row in exchanges)
         steps = exchanges[0].steps or 1
         bounds = zip(*(astuple(price.lost_seconds) for price in prices), strict=True)

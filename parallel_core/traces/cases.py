@@ -40,7 +40,7 @@ from parallel_core.traces.devices.queues import (
     queue_figures,
     queue_idleness,
 )
-from parallel_core.traces.evidence.exchanges import CollectiveAt, alike_exchanges
+from parallel_core.traces.evidence.exchanges import CollectiveAt
 from parallel_core.traces.evidence.passes import AFTER_BOTH, phases_of_exchanges
 from parallel_core.traces.figures import (
     Count,
@@ -270,8 +270,7 @@ class CaseFigures:
     @figure
     def exchanges_by_pass(self) -> tuple[ExchangeFigures, ...]:
         """By kind, process group and pass, those that take the most time first."""
-        alike = alike_exchanges(self.spans, self._phases, self.collective_at)
-        return exchanges_by_pass(self.spans, alike, self._reasoned)
+        return exchanges_by_pass(self.spans, self._phases, self.collective_at, self._reasoned)
 
     @figure
     def between_two_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:

@@ -7,7 +7,7 @@ hidden but for little, or takes little time beside no computation, has none.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
@@ -24,7 +24,7 @@ from parallel_core.traces.case_spans import (
     groups_of,
 )
 from parallel_core.traces.evidence.communication import communication
-from parallel_core.traces.evidence.exchanges import Alike
+from parallel_core.traces.evidence.exchanges import CollectiveAt, alike_exchanges
 from parallel_core.traces.evidence.exposure import Evidence
 from parallel_core.traces.evidence.passes import Phase
 from parallel_core.traces.evidence.usual_steps import (
@@ -233,9 +233,8 @@ class ExchangeFigures:
     """How long they run; the mean of the devices that exchange."""
     hidden_seconds: Seconds
     """How much of that lies under the same device's computation."""
-    code: str
-    """The reason of most of the rest; empty if they need none."""
-    sentence: str
+    unhidden: Unhidden | None
+    """Why the rest is not; null if it needs no reason."""
     collectives: tuple[Collective, ...] = field(repr=False)
     waited_seconds: Annotated[Seconds | None, Lacking("not-matched")] = None
     """How much of it is waiting for other ranks, whose traces say it."""
@@ -244,6 +243,12 @@ class ExchangeFigures:
     def hidden_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
         """Hidden seconds as a share of all."""
         return ratio(self.hidden_seconds, self.seconds)
+
+    @property
+    def in_words(self) -> str:
+        """Its kind and process group, and why it is not hidden."""
+        name = f"{self.kind} {self.group}".rstrip()
+        return name if self.unhidden is None else f"{name}: {self.unhidden.sentence}"
 
 
 class Reasoned(NamedTuple):
@@ -288,30 +293,36 @@ def unhidden(operations: Reasoned | None) -> tuple[Unhidden, ...]:
 
 
 def exchanges_by_pass(
-    case: CaseSpans, all_alike: Iterable[Alike], operations: Reasoned | None
+    case: CaseSpans,
+    phases: np.ndarray | None,
+    collective_at: CollectiveAt,
+    operations: Reasoned | None,
 ) -> tuple[ExchangeFigures, ...]:
-    """Return the figures of exchanges that belong together, those that take the most time first."""
+    """Return the figures of exchanges that belong together, those that take the most time first.
+
+    `phases` has the place of each exchange in PHASES.
+    """
     groups = communication(case)
     steps = len(step_windows(case.annotations)) or None
     a_step = steps or 1
     rows = []
-    for alike in all_alike:
+    for alike, places in alike_exchanges(case, phases, collective_at).items():
         is_alike = np.zeros(len(case.spans), bool)
-        is_alike[alike.places] = True
+        is_alike[places] = True
+        spans = case.spans.select(is_alike)
+        collectives = [collective_at.get((span.start, span.end)) for span in spans]
         times = times_of(case, is_alike, groups)
-        reason = None if operations is None else _unhidden_among(operations, is_alike)
         rows.append(
             ExchangeFigures(
                 alike.kind,
                 alike.group,
                 alike.launched,
                 steps,
-                number=len(alike.places) / a_step,
+                number=len(places) / a_step,
                 seconds=times.whole / 1e9 / a_step,
                 hidden_seconds=(times.whole - times.alone) / 1e9 / a_step,
-                code="" if reason is None else reason.code,
-                sentence="" if reason is None else reason.sentence,
-                collectives=alike.collectives,
+                unhidden=None if operations is None else _unhidden_among(operations, is_alike),
+                collectives=tuple(filter(None, collectives)),
             )
         )
     return tuple(sorted(rows, key=lambda row: -row.seconds))

@@ -317,12 +317,11 @@ def _read_rank(
     # Cases begin at zero, wherever they are in the trace.
     has_clock = not (only_spans or timeline.cases)
     if only_spans:
-        zero = 0
         collectives = tuple(_own_collectives(spans))
     else:
-        zero = begin
         is_cut = len(timeline.spans) < len(whole_timeline.spans)
         collectives = tuple(_collectives(trace, spans, begin, is_cut))
+    zero = 0 if only_spans else begin
     collective_at = {
         (collective.start - zero, collective.end - zero): collective for collective in collectives
     }

@@ -188,12 +188,6 @@ def changes_between(
     if verdict == "no difference shown" and fewest < FEWEST_PROCESSES:
         verdict = "too few runs"
         changes = replace(changes, cannot_answer=(TOO_FEW, *changes.cannot_answer))
-    # In seconds it is as certain as the verdict.
-    longer = Interval(
-        after.seconds - before.seconds,
-        before.seconds * (time_ratio.low - 1),
-        before.seconds * (time_ratio.high - 1),
-    )
     parts = [
         _change(part, *_samples(before, after, methodcaller("time_of", part))) for part in PARTS
     ]
@@ -201,7 +195,7 @@ def changes_between(
         changes,
         verdict=verdict,
         ratio=time_ratio,
-        step=Change("seconds", before.seconds, after.seconds, longer),
+        step=_change("seconds", seconds_before, seconds_after),
         parts=tuple(parts),
         gone=_reasons_only_in(before, after),
         come=_reasons_only_in(after, before),

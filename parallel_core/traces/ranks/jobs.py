@@ -97,22 +97,23 @@ def _needs_reason(row: Unhidden, taken: float) -> bool:
 
 
 def exchanges_of_job(
-    ranks: Mapping[int, CaseFigures], waited: Mapping[tuple[int, Collective], int]
+    ranks: Iterable[tuple[Sequence[ExchangeFigures], Mapping[Collective, int]]],
 ) -> tuple[ExchangeFigures, ...]:
     """Return the exchanges of a job by kind, process group and pass, in the mean of the ranks that
     take part, those that take the most time first.
 
-    `waited` says for how many nanoseconds a rank waited for others in a collective.
+    Of each rank there are its exchanges, and for how many nanoseconds it waited for others in its
+    collectives.
     """
     rows_of_alike: dict[tuple[str, str, str | None], list[ExchangeFigures]] = defaultdict(list)
-    for rank, case in ranks.items():
-        for row in case.exchanges_by_pass:
-            waits = [waited[rank, part] for part in row.collectives if (rank, part) in waited]
-            waited_seconds = sum(waits) / 1e9 / (row.steps or 1) if waits else None
+    for rows, waits in ranks:
+        for row in rows:
+            waited = [waits[collective] for collective in row.collectives if collective in waits]
+            waited_seconds = sum(waited) / 1e9 / (row.steps or 1) if waited else None
             with_waits = replace(row, waited_seconds=waited_seconds)
             rows_of_alike[row.kind, row.group, row.launched].append(with_waits)
-    rows = map(_in_the_mean, rows_of_alike.values())
-    return tuple(sorted(rows, key=lambda row: -row.seconds))
+    rows_of_job = map(_in_the_mean, rows_of_alike.values())
+    return tuple(sorted(rows_of_job, key=lambda row: -row.seconds))
 
 
 def _in_the_mean(rows: Sequence[ExchangeFigures]) -> ExchangeFigures:

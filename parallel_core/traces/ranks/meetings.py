@@ -100,13 +100,13 @@ def waits(meeting: Meeting) -> dict[int, int]:
     return {rank: length - shortest for rank, length in lengths.items()}
 
 
-def waited_in(matched: Iterable[Meeting]) -> Mapping[tuple[int, Collective], int]:
+def waits_by_rank(matched: Iterable[Meeting]) -> Mapping[int, Mapping[Collective, int]]:
     """Return for how many nanoseconds each rank waited in each of its collectives."""
-    waited = {}
+    waits_of_rank: dict[int, dict[Collective, int]] = defaultdict(dict)
     for meeting in matched:
-        for rank, nanoseconds in waits(meeting).items():
-            waited[rank, meeting[rank]] = nanoseconds
-    return waited
+        for rank, waited in waits(meeting).items():
+            waits_of_rank[rank][meeting[rank]] = waited
+    return waits_of_rank
 
 
 def last_to_arrive(meeting: Meeting, clocks_agree: bool) -> int | None:

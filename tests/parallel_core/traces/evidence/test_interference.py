@@ -65,6 +65,9 @@ def test_operations_beside_an_exchange_take_what_is_planted() -> None:
     assert operation.beside == 12
     assert operation.alone_seconds == pytest.approx(ALONE, rel=0.02)
     assert operation.beside_seconds == pytest.approx(BESIDE, rel=0.02)
+    lost = exchange.lost_seconds
+    assert lost.estimate == pytest.approx(12 * (BESIDE - ALONE), rel=0.05)
+    assert 0 < lost.low < lost.estimate < lost.high
 
 
 def test_kinds_of_neighbours_are_told_apart_and_of_two_at_once_neither_is_blamed() -> None:

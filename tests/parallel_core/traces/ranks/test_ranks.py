@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from backends.profiling import Timeline
-from backends.profiling.collectives import Collective
 from parallel_core.system.errors import RequestError
-from parallel_core.traces.figures import figures_of_level
-from parallel_core.traces.ranks import FIGURES, NO_EXCHANGE, RankFigures, Ranks, summary_of
+from parallel_core.traces.ranks import FIGURES, NO_EXCHANGE, Ranks, summary_of
 from parallel_core.traces.trace_files import files_of, read_ranks, side_by_side
 from tests.parallel_core.traces.synthetic import with_figures
 
@@ -239,16 +237,3 @@ def test_of_ranks_that_wait_alike_none_is_the_straggler() -> None:
     ranks = summary_of({0: first, 1: replace(first, rank=1)})
     assert ranks.matched_collectives == 12
     assert ranks.straggler is None
-
-
-def test_collectives_have_shares_by_process_group() -> None:
-    (trace,) = read_ranks(files_of([PROCESSES / "rank-0.json.gz"])).values()
-    parts = [
-        Collective("allreduce", group, None, "gloo", 0, length)
-        for group, length in (("data", 30), ("tensor", 50), ("data", 20))
-    ]
-    (figures,) = summary_of({0: replace(trace, collectives=tuple(parts))}).by_rank
-    assert figures.group_shares == {"data": 0.5, "tensor": 0.5}
-    (alone,) = summary_of({0: replace(trace, collectives=())}).by_rank
-    assert alone.group_shares is None
-    assert figures_of_level(RankFigures)["group_shares"].lacking == "no-exchange"
