@@ -124,16 +124,15 @@ def show_trace(rank: RankTrace, with_details: bool, with_exchanges: bool, consol
         show_prices(rank.prices, console)
     else:
         show_answer(answer, rank.figures[0].unhidden, rank.doubts, console)
-    has_details = answer is None or with_details
-    if has_details:
+    if answer is None or with_details:
         show_sentence(f"{rank.timeline.source}: {rank.spans:,} spans", console, "bold")
         if answer is not None:
             show_details(rank.figures[0], rank.prices, console)
         show_sentences(notes, console, ASIDE, bullet="· ")
+    elif not with_exchanges:
+        show_sentence(NEXT, console, ASIDE)
     if with_exchanges:
         show_exchanges(rank.figures[0].exchanges_by_pass, [rank], console)
-    elif not has_details:
-        show_sentence(NEXT, console, ASIDE)
 
 
 def show_analysis(analysis: Analysis, console: Console) -> None:

@@ -110,7 +110,7 @@ class CaseFigures:
         """Compute all figures, and let go of the spans."""
         for name in figures_of_level(CaseFigures):
             getattr(self, name)
-        for name in ("division", "collective_at", "_phases", "_reasoned"):
+        for name in ("division", "collective_at", "_reasoned"):
             vars(self).pop(name, None)
         self.spans = replace(self.spans, spans=self.spans.spans[:0], host_calls=None)
         return self

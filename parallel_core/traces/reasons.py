@@ -302,7 +302,7 @@ def exchanges_by_pass(
 
     `phases` has the place of each exchange in PHASES.
     """
-    groups = communication(case)
+    groups = operations.exposed.groups if operations else communication(case)
     steps = len(step_windows(case.annotations)) or None
     a_step = steps or 1
     rows = []
@@ -337,7 +337,7 @@ def _unhidden_among(operations: Reasoned, is_among: np.ndarray) -> Unhidden | No
     case, spans = exposed.case, exposed.case.spans
     numbers = np.flatnonzero(is_among[exposed.places])
     times = times_of(case, is_among, exposed.groups)
-    if len(numbers) == 0 or _is_hidden(times):
+    if _is_hidden(times):
         return None
     in_usual_steps = times_in_usual_steps(
         case, is_among, exposed.groups, exposed.places[numbers], exposed.exposed[numbers]

@@ -47,8 +47,9 @@ class RankFigures:
     trace: RankTrace = field(repr=False)
     waits: Mapping[Collective, int] = field(repr=False)
     """For how many nanoseconds it waited in each collective in which it met the other ranks."""
-    last: int = field(repr=False)
     clock_offset: int | None = field(repr=False)
+    arrived_last: Count
+    """In how many matched collectives all other ranks had come before."""
 
     @figure
     def seconds(self) -> Seconds:
@@ -86,11 +87,6 @@ class RankFigures:
     def waited_seconds(self) -> Annotated[Seconds | None, Lacking("not-matched")]:
         """How long they lasted beyond the shortest of each."""
         return in_seconds(sum(self.waits.values())) if self.waits else None
-
-    @figure
-    def arrived_last(self) -> Count:
-        """In how many of them all other ranks had come before."""
-        return self.last
 
     @figure
     def clock_offset_seconds(self) -> Annotated[Seconds | None, Lacking("not-matched")]:
@@ -147,16 +143,15 @@ def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
     collectives = meetings({rank: trace.collectives for rank, trace in traces.items()})
     waits = waits_by_rank(collectives.matched)
     clocks_agree = bool(collectives.clocks_agree)
-    last = Counter(last_to_arrive(meeting, clocks_agree) for meeting in collectives.matched)
-    offsets = collectives.clock_offsets
-    ranks = tuple(
-        RankFigures(rank, trace, waits.get(rank, {}), last[rank], offsets.get(rank))
-        for rank, trace in traces.items()
-    )
+    times_last = Counter(last_to_arrive(meeting, clocks_agree) for meeting in collectives.matched)
+    ranks = []
+    for rank, trace in traces.items():
+        offset = collectives.clock_offsets.get(rank)
+        ranks.append(RankFigures(rank, trace, waits.get(rank, {}), offset, times_last[rank]))
     world_sizes = {trace.world_size for trace in traces.values() if trace.world_size is not None}
     spreads = {name: _spread(name, ranks) for name in FIGURES}
     return Ranks(
-        by_rank=ranks,
+        by_rank=tuple(ranks),
         world_size=max(world_sizes, default=None),
         straggler=_straggler(ranks),
         waited_seconds=sum(rank.waited_seconds or 0.0 for rank in ranks),

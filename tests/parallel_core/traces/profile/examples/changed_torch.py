@@ -34,7 +34,7 @@ def train(rank: int, options: argparse.Namespace) -> None:
     layers = [nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)]
     net = nn.Sequential(*layers)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    works = []
+    works: list[dist.Work] = []
 
     def exchange(parameter: torch.Tensor) -> None:
         assert parameter.grad is not None
