@@ -41,5 +41,5 @@ def alike_exchanges(
             # A kernel whose name says no kind has its full name as one.
             kind = span.name if collective.kind == span.operator else collective.kind
         launched = None if phases is None else PHASES[phases[number]]
-        places_of_alike[Alike(kind, group, launched)].append(int(places[number]))
+        places_of_alike[Alike(kind, group, launched)].append(places[number])
     return places_of_alike
