@@ -17,7 +17,7 @@ from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences
-from parallel_core.terminal.trace import show_ranks, show_trace
+from parallel_core.terminal.trace import show_exchanges, show_ranks, show_trace
 from parallel_core.traces.bounds.answer import answer_of_trace
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.perfetto import write_findings
@@ -63,6 +63,12 @@ def _pattern(text: str) -> re.Pattern[str]:
     "FILE.gz is compressed.",
 )
 @click.option("--details", "with_details", is_flag=True, help="Print all tables, too.")
+@click.option(
+    "--exchanges",
+    "with_exchanges",
+    is_flag=True,
+    help="Print the exchanges by kind, process group and pass, and what it cost to hide them.",
+)
 @requirements.limits
 @requirements.figures
 @options.json_file
@@ -73,6 +79,7 @@ def trace(
     step: int | None,
     with_findings: Path | None,
     with_details: bool,
+    with_exchanges: bool,
     limits: tuple[Limit, ...],
     json_path: Path | None,
 ) -> int:
@@ -98,12 +105,12 @@ def trace(
     if len(ranks) == 1:
         (only_rank,) = ranks.values()
         timeline, document = only_rank.timeline, partial(_as_json, only_rank)
-        show = partial(show_trace, only_rank, with_details, console)
+        show = partial(show_trace, only_rank, with_details, with_exchanges, console)
     else:
         summary = summary_of(ranks)
         timeline = side_by_side(ranks, bool(summary.clocks_agree))
         document = partial(_ranks_as_json, ranks, summary)
-        show = partial(_show_several, ranks, summary, console)
+        show = partial(_show_several, ranks, summary, with_exchanges, console)
     recording = recording_of(ranks)
     judged: tuple[Requirement, ...] = ()
     if limits:
@@ -138,12 +145,16 @@ def _write_findings(rank: RankTrace, path: Path) -> None:
         raise RequestError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Console) -> None:
+def _show_several(
+    ranks: Mapping[int, RankTrace], summary: Ranks, with_exchanges: bool, console: Console
+) -> None:
     """Print the figures of several ranks, and each note with the ranks that have it."""
     sources = dict.fromkeys(rank.timeline.source for rank in ranks.values())
     spans = sum(rank.spans for rank in ranks.values())
     show_sentence(f"{listed(list(sources))}: {spans:,} spans", console, "bold")
     show_ranks(summary, console)
+    if with_exchanges:
+        show_exchanges(summary.exchanges, list(ranks.values()), console)
     reasons = of_processes(case for rank in ranks.values() for case in rank.figures)
     show_sentences([reason.in_words for reason in reasons], console, bullet="· ")
     numbers_by_note: dict[str, list[str]] = {}

@@ -146,6 +146,11 @@ class CellResults:
         return with_queues(title_of_compared(self.cell.backend), backend)
 
     @property
+    def name(self) -> str:
+        """The experiment with that: `overlap on PyTorch + our queues`."""
+        return f"{self.cell.experiment} on {self.title}"
+
+    @property
     def engine(self) -> str:
         """The engine that ran; without a result, the one that was asked for."""
         if not self.results:

@@ -3,10 +3,13 @@ with details; several ranks side by side.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Column, Table
 
+from parallel_core.measurement.confidence_intervals import Interval, with_seconds
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences, show_table, table_of
@@ -26,7 +29,7 @@ from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.evidence.interference import Price
 from parallel_core.traces.profile.analysis import Analysis
 from parallel_core.traces.ranks import RankFigures, Ranks
-from parallel_core.traces.reasons import Unhidden
+from parallel_core.traces.reasons import ExchangeFigures, Unhidden
 from parallel_core.traces.steps.figures import StepsFigures
 from parallel_core.traces.trace_files import RankTrace
 from parallel_core.traces.trust import Doubt, in_one_line
@@ -67,6 +70,20 @@ STEPS = Columns(
         "exchange_seconds": "exchanging",
     },
 )
+EXCHANGES = Columns(
+    "exchanges of a step (of the recording, if it marks none) by process group: launched in the "
+    "forward or backward pass, or after both",
+    "exchange, and why it is not hidden",
+    ("in_words",),
+    {
+        "launched": "launched",
+        "number": "number",
+        "seconds": "time",
+        "hidden_share": "hidden",
+        "waited_seconds": "waiting",
+    },
+    most="seconds",
+)
 IN_WORDS = {
     "seconds": "in all",
     "busy_seconds": "at work",
@@ -85,7 +102,7 @@ MAX_RANKS = 8
 """The most ranks that are listed one by one."""
 
 
-def show_trace(rank: RankTrace, with_details: bool, console: Console) -> None:
+def show_trace(rank: RankTrace, with_details: bool, with_exchanges: bool, console: Console) -> None:
     """Print the answer of a program's trace, or the figures of an experiment's cases."""
     notes = rank.timeline.notes
     answer = answer_of_trace(rank.figures)
@@ -99,8 +116,10 @@ def show_trace(rank: RankTrace, with_details: bool, console: Console) -> None:
         if answer is not None:
             show_details(rank.figures[0], rank.prices, console)
         show_sentences(notes, console, ASIDE, bullet="· ")
-    else:
+    elif not with_exchanges:
         show_sentence(NEXT, console, ASIDE)
+    if with_exchanges:
+        show_exchanges(rank.figures[0].exchanges_by_pass, [rank], console)
 
 
 def show_analysis(analysis: Analysis, console: Console) -> None:
@@ -145,6 +164,26 @@ def show_details(case: CaseFigures, prices: Sequence[Price], console: Console) -
         if len(case.steps.steps) <= MAX_ROWS:
             show_rows(case.steps.steps, STEPS, console)
         show_sentences(_steps_lines(case.steps), console, bullet="· ")
+
+
+def show_exchanges(
+    exchanges: Sequence[ExchangeFigures], ranks: Sequence[RankTrace], console: Console
+) -> None:
+    """Print a table of exchanges, and what it cost to hide them, if the traces say it."""
+    show_rows(exchanges, EXCHANGES, console)
+    prices = [price for rank in ranks for price in rank.prices if price.beside == "exchange"]
+    if exchanges and prices:
+        hidden = sum(row.hidden_seconds for row in exchanges)
+        steps = exchanges[0].steps or 1
+        bounds = zip(*(astuple(price.lost_seconds) for price in prices), strict=True)
+        lost = Interval(*(fmean(of_ranks) / steps for of_ranks in bounds))
+        cost = "no longer" if lost.low <= 0 else f"{with_seconds(lost)} longer"
+        show_sentence(
+            f"hidden: {seconds(hidden)}, for which computing took {cost}, by the operations that "
+            "can be compared",
+            console,
+            bullet="· ",
+        )
 
 
 def _steps_lines(steps: StepsFigures) -> Iterator[str]:

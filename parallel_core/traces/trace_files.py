@@ -317,6 +317,10 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None) ->
     else:
         is_cut = len(timeline.spans) < len(whole_timeline.spans)
         collectives = tuple(_collectives(trace, spans, begin, is_cut))
+    zero = 0 if only_spans else begin
+    collective_at = {
+        (collective.start - zero, collective.end - zero): collective for collective in collectives
+    }
     origin = trace.begin if has_clock else None
     if is_own:
         origin = 0
@@ -329,7 +333,7 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None) ->
         world_size=world_size,
         timeline=timeline,
         spans=len(timeline.spans),
-        figures=tuple(CaseFigures(case) for case in cases),
+        figures=tuple(CaseFigures(case, collective_at) for case in cases),
         collectives=collectives,
         begin=begin if has_clock else None,
         prices=interference(cases),

@@ -185,8 +185,6 @@ def _hidden(recording: Recording) -> tuple[str, str]:
     if early is not None:
         whole = recording.sum("exchanges")
         notes.append(f"{early or 'none'} of {whole} launched before the backward pass was over")
-        if forward := recording.sum("forward_exchanges"):
-            notes.append(f"{forward} before it began")
     hidden = share_in_words(share) if share.estimate >= LEAST else "None"
     return code, f"{hidden} of the exchange is hidden ({', '.join(notes)})."
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from parallel_core.measurement.confidence_intervals import exponential, stretched
+from parallel_core.measurement.confidence_intervals import Interval, exponential, stretched
 from parallel_core.traces.case_spans import (
     NO_INTERVALS,
     CaseSpans,
@@ -23,7 +23,7 @@ from parallel_core.traces.case_spans import (
     places_by_key,
     union,
 )
-from parallel_core.traces.figures import Ratio
+from parallel_core.traces.figures import Ratio, SecondsInterval, figure
 
 FEWEST = 5
 """The number of operations on each side that is needed to say something."""
@@ -62,6 +62,13 @@ class Price:
     ratio: Ratio
     low: float
     high: float
+
+    @figure
+    def lost_seconds(self) -> SecondsInterval:
+        """How much longer they took than in isolation; the mean of their devices."""
+        in_isolation = sum(priced.beside * priced.alone_seconds for priced in self.operations)
+        of_device = in_isolation / len({priced.device for priced in self.operations})
+        return Interval(*(of_device * (ratio - 1) for ratio in (self.ratio, self.low, self.high)))
 
 
 def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:

@@ -2,17 +2,26 @@
 straggler.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from statistics import median
 from typing import Annotated
 
 from backends.profiling import in_seconds
+from backends.profiling.collectives import Collective
 from parallel_core.system.formatting import listed
 from parallel_core.traces.bounds.answer import NO_EXCHANGE
 from parallel_core.traces.figures import Count, Lacking, Seconds, Share, figure, ratio
-from parallel_core.traces.ranks.meetings import Meetings, last_to_arrive, meetings, waits
+from parallel_core.traces.ranks.jobs import exchanges_of_job
+from parallel_core.traces.ranks.meetings import (
+    Meetings,
+    last_to_arrive,
+    meetings,
+    waits_by_rank,
+)
+from parallel_core.traces.reasons import ExchangeFigures
 from parallel_core.traces.trace_files import RankTrace
 from parallel_core.traces.trust import Doubt
 
@@ -31,23 +40,16 @@ FIGURES = (
 """Those whose spread is reported."""
 
 
-@dataclass
-class Met:
-    """The matched collectives in which a rank took part: their number, and nanoseconds."""
-
-    collectives: int = 0
-    lasted: int = 0
-    waited: int = 0
-    arrived_last: int = 0
-
-
 @dataclass(frozen=True)
 class RankFigures:
     """One rank's figures, over all its cases."""
 
     rank: int
     trace: RankTrace = field(repr=False)
-    met: Met = field(repr=False)
+    waits: Mapping[Collective, int] = field(repr=False)
+    """For how many nanoseconds it waited in each collective in which it met the other ranks."""
+    arrived_last: Count
+    """In how many matched collectives all other ranks had come before."""
 
     @figure
     def seconds(self) -> Seconds:
@@ -74,22 +76,17 @@ class RankFigures:
     @figure
     def matched_collectives(self) -> Count:
         """How many of its collectives were found on the other ranks, too."""
-        return self.met.collectives
+        return len(self.waits)
 
     @figure
     def matched_collective_seconds(self) -> Seconds:
         """The time of these."""
-        return in_seconds(self.met.lasted)
+        return in_seconds(sum(part.end - part.start for part in self.waits))
 
     @figure
     def waited_seconds(self) -> Annotated[Seconds | None, Lacking("not-matched")]:
         """How long they lasted beyond the shortest of each."""
-        return in_seconds(self.met.waited) if self.met.collectives else None
-
-    @figure
-    def arrived_last(self) -> Count:
-        """In how many of them all other ranks had come before."""
-        return self.met.arrived_last
+        return in_seconds(sum(self.waits.values())) if self.waits else None
 
     def _sum(self, name: str) -> float:
         """Return the sum of a figure over its cases."""
@@ -129,6 +126,8 @@ class Ranks:
     unmatched_collectives: Count
     """How many kernels of collectives were not."""
     clocks_agree: Annotated[bool | None, Lacking("not-matched")]
+    exchanges: tuple[ExchangeFigures, ...]
+    """In the mean of the ranks that take part."""
     spread: Mapping[str, Spread]
     """By the names of figures, those that any rank has."""
     notes: tuple[Doubt, ...]
@@ -137,49 +136,43 @@ class Ranks:
 def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
     """Put the traces of several ranks side by side."""
     collectives = meetings({rank: trace.collectives for rank, trace in traces.items()})
-    met = _met(traces, collectives)
-    ranks = tuple(RankFigures(rank, trace, met[rank]) for rank, trace in traces.items())
+    waits = waits_by_rank(collectives.matched)
+    clocks_agree = bool(collectives.clocks_agree)
+    times_last = Counter(last_to_arrive(meeting, clocks_agree) for meeting in collectives.matched)
+    ranks = []
+    for rank, trace in traces.items():
+        ranks.append(RankFigures(rank, trace, waits.get(rank, {}), times_last[rank]))
     world_sizes = {trace.world_size for trace in traces.values() if trace.world_size is not None}
     spreads = {name: _spread(name, ranks) for name in FIGURES}
     return Ranks(
-        by_rank=ranks,
+        by_rank=tuple(ranks),
         world_size=max(world_sizes, default=None),
         straggler=_straggler(ranks),
         waited_seconds=sum(rank.waited_seconds or 0.0 for rank in ranks),
         matched_collectives=len(collectives.matched),
         unmatched_collectives=collectives.unmatched,
         clocks_agree=collectives.clocks_agree,
+        exchanges=exchanges_of_job(
+            (rank.trace.figures[0].exchanges_by_pass, rank.waits) for rank in ranks
+        ),
         spread={name: spread for name, spread in spreads.items() if spread is not None},
         notes=tuple(_notes(traces, sorted(world_sizes), collectives)),
     )
-
-
-def _met(ranks: Iterable[int], collectives: Meetings) -> dict[int, Met]:
-    """Add up the matched collectives of each rank."""
-    met = {rank: Met() for rank in ranks}
-    for meeting in collectives.matched:
-        for rank, waited in waits(meeting).items():
-            met[rank].collectives += 1
-            met[rank].lasted += meeting[rank].end - meeting[rank].start
-            met[rank].waited += waited
-        last_rank = last_to_arrive(meeting, bool(collectives.clocks_agree))
-        if last_rank is not None:
-            met[last_rank].arrived_last += 1
-    return met
 
 
 def _straggler(ranks: Sequence[RankFigures]) -> int | None:
     """Return the rank that waited for the least share of its collectives; None if all waited
     alike.
     """
-    took_part = [figures for figures in ranks if figures.met.lasted]
+    took_part = [figures for figures in ranks if figures.matched_collective_seconds]
     if len(took_part) < 2:
         return None
-    waited = [figures.met.waited for figures in took_part]
-    usual = median(figures.met.lasted for figures in took_part)
-    if max(waited) - min(waited) < MIN_SPREAD * usual:
+    waited = [figures.waited_seconds or 0.0 for figures in took_part]
+    lasted = [figures.matched_collective_seconds for figures in took_part]
+    if max(waited) - min(waited) < MIN_SPREAD * median(lasted):
         return None
-    return min(took_part, key=lambda figures: figures.met.waited / figures.met.lasted).rank
+    shares = [wait / time for wait, time in zip(waited, lasted, strict=True)]
+    return took_part[shares.index(min(shares))].rank
 
 
 def _spread(name: str, ranks: Sequence[RankFigures]) -> Spread | None:

@@ -95,6 +95,15 @@ def waits(meeting: Meeting) -> dict[int, int]:
     return {rank: length - shortest for rank, length in lengths.items()}
 
 
+def waits_by_rank(matched: Iterable[Meeting]) -> Mapping[int, Mapping[Collective, int]]:
+    """Return for how many nanoseconds each rank waited in each of its collectives."""
+    waits_of_rank: dict[int, dict[Collective, int]] = defaultdict(dict)
+    for meeting in matched:
+        for rank, waited in waits(meeting).items():
+            waits_of_rank[rank][meeting[rank]] = waited
+    return waits_of_rank
+
+
 def last_to_arrive(meeting: Meeting, clocks_agree: bool) -> int | None:
     """Return the rank that came last: by the clocks if they agree, else the one whose part is the
     shortest.

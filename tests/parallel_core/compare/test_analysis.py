@@ -208,15 +208,16 @@ def test_nothing_is_drawn_again_when_it_is_shown(
 
 
 def test_no_interval_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = Mock(wraps=differences.ratio_interval)
-    monkeypatch.setattr(differences, "ratio_interval", drawn)
+    drawn = Mock(wraps=differences.difference_interval)
+    monkeypatch.setattr(differences, "difference_interval", drawn)
     sides = [(backend, engine) for backend in ("mxnet", "torch") for engine in ("async", "sync")]
     cells = (measured(parallel(*side), times(factor)) for factor, side in enumerate(sides, start=1))
     (experiment,) = analyse(comparison(*cells)).experiments
     # Three cells against the first one; of the pairs of frameworks and of engines two are among
     # them.
     assert len(experiment.between_frameworks) == len(experiment.between_engines) == 2
-    assert drawn.call_count == len({call.args for call in drawn.call_args_list}) == 5
+    # Of each of five pairs the ratio and the difference in seconds.
+    assert drawn.call_count == len({call.args for call in drawn.call_args_list}) == 10
 
 
 @pytest.mark.parametrize("points", [(math.nan, 2.0, 3.0, 4.0), (2.0, math.nan, 3.0, 4.0)])

@@ -53,6 +53,9 @@ def test_operations_beside_an_exchange_take_what_is_planted() -> None:
     for price in (anything, exchange):
         assert price.ratio == pytest.approx(BESIDE / ALONE, rel=0.02)
         assert 1.5 < price.low < price.ratio < price.high < 2
+    lost = exchange.lost_seconds
+    assert lost.estimate == pytest.approx(12 * (BESIDE - ALONE), rel=0.05)
+    assert 0 < lost.low < lost.estimate < lost.high
 
 
 def test_kinds_of_neighbours_are_told_apart_and_of_two_at_once_neither_is_blamed() -> None:
