@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from backends.profiling.timeline import in_seconds
 from parallel_core.measurement.confidence_intervals import Interval, exponential, stretched
 from parallel_core.traces.case_spans import (
     NO_INTERVALS,
@@ -23,7 +24,7 @@ from parallel_core.traces.case_spans import (
     places_by_key,
     union,
 )
-from parallel_core.traces.figures import Ratio, SecondsInterval, figure
+from parallel_core.traces.figures import Ratio, SecondsInterval
 
 FEWEST = 5
 """The number of operations on each side that is needed to say something."""
@@ -62,13 +63,8 @@ class Price:
     ratio: Ratio
     low: float
     high: float
-
-    @figure
-    def lost_seconds(self) -> SecondsInterval:
-        """How much longer they took than in isolation; the mean of their devices."""
-        in_isolation = sum(priced.beside * priced.alone_seconds for priced in self.operations)
-        of_device = in_isolation / len({priced.device for priced in self.operations})
-        return Interval(*(of_device * (ratio - 1) for ratio in (self.ratio, self.low, self.high)))
+    lost_seconds: SecondsInterval
+    """How much longer they took than in isolation; the mean of their devices."""
 
 
 def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
@@ -156,16 +152,16 @@ def _running_alone(case: CaseSpans, operations: np.ndarray) -> dict[int, np.ndar
     return {queue: union(stretches[numbers]) for queue, numbers in numbers_of_queue.items()}
 
 
-def _comparable(sides_by_case: Mapping[Operation, Sequence[Sides]]) -> list[Sides]:
+def _comparable(sides_by_case: Mapping[Operation, Sequence[Sides]]) -> dict[Operation, Sides]:
     """Join the durations of all cases and queues, of the operations that can be compared."""
-    comparable = []
-    for sides_of_cases in sides_by_case.values():
+    comparable = {}
+    for operation, sides_of_cases in sides_by_case.items():
         alone = np.concatenate([sides.alone for sides in sides_of_cases])
         beside = np.concatenate([sides.beside for sides in sides_of_cases])
         if min(len(alone), len(beside)) < FEWEST:
             continue
         if _are_alike(alone) and _are_alike(beside):
-            comparable.append(Sides(alone, beside))
+            comparable[operation] = Sides(alone, beside)
     return comparable
 
 
@@ -175,7 +171,7 @@ def _are_alike(lengths: np.ndarray) -> bool:
     return bool(slow <= ALIKE * fast)
 
 
-def _price(neighbour: Beside, operations: Sequence[Sides]) -> Price:
+def _price(neighbour: Beside, operations: Mapping[Operation, Sides]) -> Price:
     """Return how much longer operations took beside others than if all had been in isolation.
 
     The interval is that of the ratio if other operations of their kind had been drawn: `took` and
@@ -185,17 +181,20 @@ def _price(neighbour: Beside, operations: Sequence[Sides]) -> Price:
     generator = np.random.default_rng(0)
     took, expected = 0.0, 0.0
     drawn_took, drawn_expected = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
-    for alone, beside in operations:
+    for alone, beside in operations.values():
         took += float(beside.sum())
         expected += len(beside) * float(alone.mean())
         drawn_took += len(beside) * _resampled_means(beside, generator)
         drawn_expected += len(beside) * _resampled_means(alone, generator)
 
     ratio = took / expected
-    fewest = min(min(len(alone), len(beside)) for alone, beside in operations)
+    fewest = min(min(len(alone), len(beside)) for alone, beside in operations.values())
     log_ratio, log_ratios = float(np.log(ratio)), np.log(drawn_took / drawn_expected)
     interval = exponential(stretched(log_ratio, log_ratios, fewest - 1))
-    return Price(neighbour, ratio, interval.low, interval.high)
+    seconds_of_device = in_seconds(expected) / len({device for _, device in operations})
+    bounds = (ratio, interval.low, interval.high)
+    lost = Interval(*(seconds_of_device * (bound - 1) for bound in bounds))
+    return Price(neighbour, *bounds, lost)
 
 
 def _resampled_means(lengths: np.ndarray, generator: np.random.Generator) -> np.ndarray:
