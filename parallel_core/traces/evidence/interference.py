@@ -191,7 +191,7 @@ def _price(neighbour: Beside, operations: Mapping[Operation, Sides]) -> Price:
     fewest = min(min(len(alone), len(beside)) for alone, beside in operations.values())
     log_ratio, log_ratios = float(np.log(ratio)), np.log(drawn_took / drawn_expected)
     interval = exponential(stretched(log_ratio, log_ratios, fewest - 1))
-    seconds_of_device = in_seconds(expected) / len({device for _, device in operations})
+    seconds_of_device = in_seconds(round(expected)) / len({device for _, device in operations})
     bounds = (ratio, interval.low, interval.high)
     lost = Interval(*(seconds_of_device * (bound - 1) for bound in bounds))
     return Price(neighbour, *bounds, lost)
