@@ -38,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two targets install into one environment.
 .NOTPARALLEL:
 
-.PHONY: demo tools check test test-long conformance test-cu112 test-jax test-matrix bench gpu notebooks docs translations lint clean
+.PHONY: demo tools check test test-long conformance test-cu112 test-jax test-matrix bench measure gpu notebooks docs translations lint clean
 
 # Two minutes, four on a slow machine. It needs the frameworks alone; all else needs the tools as well.
 demo: $(READY) $(APART)
@@ -93,14 +93,33 @@ test-cu112: $(CU112)/ready $(CU112)/driver/libcuda.so.1
 test-jax: $(JAX)/ready
 	$(call TEST,$(JAX),jax,-k 'jax or test_doctor or registry or test_trace',-k jax tests/backends)
 
-# The backends' tests, random programs and experiments in each environment that is there, for the table of versions that
-# work together: 3 minutes for each on an idle machine, up to half an hour on a busy one.
+# Whether versions work together: the backends' tests and random programs in each environment that is there, or by PYTHONS
+# of others. 3 minutes for each on an idle machine, up to half an hour on a busy one.
+PYTHONS ?= $(patsubst %/pytest,%/python,$(wildcard $(addsuffix /bin/pytest,.venv $(JAX) $(MXNET))))
 test-matrix: $(TOOLS)
-	$(BIN)/python -m benchmarks environments
+	for python in $(PYTHONS); do \
+	  PYTHONPATH='$(CURDIR)' "$$python" -m pytest -p no:xdist -q -m 'not long' tests/backends || exit; \
+	  PYTHONPATH='$(CURDIR)' "$$python" -m parallel_core conformance --all --minutes 0.5 --seed 1 || exit; done
 
-# Five benchmarks, one after the other, and which targets they met: about an hour on two cores.
+# Four benchmarks, one after the other, and which targets they met: about an hour on two cores.
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks bench
+
+# All that the pages show of a machine with two cores, in the order in which it counts, into benchmarks/results: three
+# hours, in which nothing else may run. The minutes behind the commands are those of a virtual machine.
+MEASURE := $(BIN)/python -m benchmarks
+measure: $(TOOLS) $(JAX)/ready
+	$(BIN)/parallel-core compare --backends mxnet,mxnet-as-shipped,torch,jax --rounds 5 --out runs/published   # 40
+	$(MEASURE).tables.timelines runs/published
+	$(MEASURE) exercises                                              # 8
+	for over in mxnet torch; do $(MEASURE) planted-faults --over $$over && \
+	  $(MEASURE) planted-faults --over $$over --trials 2 --spinning 1 || exit; done   # 26
+	$(MEASURE) twins                                                  # 9
+	$(MEASURE) under-load && $(MEASURE) under-load --spinning 2       # 10
+	$(MEASURE) self-test                                              # 5
+	$(MEASURE) variants                                               # 10
+	$(MEASURE) bench                                                  # 60
+	$(MEASURE).tables
 
 # All that ten minutes with one GPU can show, in runs/gpu; a second call adds what is missing. PYTHON names a Python with
 # PyTorch: .venv is not needed. OPTIONS=--rehearse tries it on CPUs.

@@ -9,48 +9,13 @@ from typing import Any
 
 import click
 
+from benchmarks.declared import MEASUREMENTS, OF_BENCH
 from benchmarks.harness.measurement import Measurement, Request
 from benchmarks.harness.results import document_of, has_page, page, read_json, results_folder, write
 from benchmarks.harness.targets import Finding, table_of, tally
-from benchmarks.measurements import (
-    abstraction,
-    allreduce,
-    environments,
-    exchange,
-    exercises,
-    growth,
-    jax_devices,
-    mxnet_copies,
-    network,
-    processes,
-    speed,
-    variants,
-)
-from benchmarks.trust import planted_faults, self_test, under_load
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
-from parallel_core.system.files import write_whole
 from parallel_core.system.formatting import listed
 
-OF_BENCH = (
-    abstraction.MEASUREMENT,
-    allreduce.MEASUREMENT,
-    speed.MEASUREMENT,
-    exchange.MEASUREMENT,
-    growth.MEASUREMENT,
-)
-MEASUREMENTS = (
-    *OF_BENCH,
-    environments.MEASUREMENT,
-    exercises.MEASUREMENT,
-    jax_devices.MEASUREMENT,
-    mxnet_copies.MEASUREMENT,
-    network.MEASUREMENT,
-    planted_faults.MEASUREMENT,
-    processes.MEASUREMENT,
-    self_test.MEASUREMENT,
-    under_load.MEASUREMENT,
-    variants.MEASUREMENT,
-)
 REHEARSALS = Path("runs/rehearsal")
 FOLDER = click.option(
     "--out",
@@ -100,8 +65,6 @@ def run(
             measurement.name, measurement.title, measurement.method, report, request
         )
         write(document, path)
-        if report.draw is not None:
-            write_whole(path.with_suffix(".svg"), report.draw)
         findings = list(report.findings)
     if has_page(document):
         click.echo(page(document))

@@ -70,6 +70,8 @@ COMPARE = (
     "-m parallel_core compare --quick --backends torch,jax --device-kind gpu --devices 1 "
     "--minutes 2 --json -"
 )
+METHOD = (2, "2026-11-28", "the caller issues to CUDA streams, without threads of ours")
+"""Its number, the day of its first use, and what it means; see `benchmarks.declared`."""
 GLIBCS = ("_2_28", "_2_27", "_2_24", "2014")
 """Of the wheels that run where PyTorch does."""
 PROGRAMS, TESTS = " programs, ", " in "
@@ -237,9 +239,8 @@ def judge(steps: Sequence[Step], out: Path, title: str) -> None:
         if "metrics" in (result["answer"] or ()):
             problems = result["answer"]["problems"]
             notes += [f"{step.name}: {problem}\n" for problem in problems]
-    method = Method(2, "2026-11-28", "the caller issues to CUDA streams, without threads of ours")
     report = Report(findings, notes=notes)
-    document = document_of("gpu", title, method, report, Request(rounds=1))
+    document = document_of("gpu", title, Method(*METHOD), report, Request(rounds=1))
     write(document, out / "gpu.json")
     print(page(document), tally(findings), sep="\n")
 

@@ -22,6 +22,7 @@ extensions = [
     "rows",
     "search_languages",
     "translations",
+    "unknown",
     "variants",
     "myst_nb",
     "sphinx_copybutton",

@@ -25,6 +25,7 @@ ORDER = {
         ("errors",),
         ("devices", "arrays"),
         ("host", "protocol"),
+        ("base",),
         ("registry",),
         ("installation",),
         ("process_groups", "profiling"),

@@ -5,8 +5,7 @@ A program is text, drawn together with NumPy's values of it, so that only valid 
 the backend gets it wrong, it is shortened and printed; whoever pastes it into a file sees the same.
 
 From the command line, for a backend that is registered: `parallel-core conformance --backend NAME`.
-In the tests of a backend of your own: `Conformance`. With hypothesis:
-`st.randoms(use_true_random=False).map(draw_program)`.
+With hypothesis: `st.randoms(use_true_random=False).map(draw_program)`.
 
 What depends on the timing may need several runs to show itself. A seed and a number always give the
 same program.
@@ -15,11 +14,10 @@ same program.
 from backends.conformance.drawing import draw_program
 from backends.conformance.judging import Finding
 from backends.conformance.programs import Program
-from backends.conformance.searching import Conformance, Found, Limits, search
+from backends.conformance.searching import Found, Limits, search
 from backends.conformance.serving import Loader
 
 __all__ = [
-    "Conformance",
     "Finding",
     "Found",
     "Limits",

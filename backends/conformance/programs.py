@@ -18,9 +18,10 @@ from typing import Any, Literal, final
 import numpy as np
 
 from backends.arrays import tree_map
+from backends.base import BaseBackend
 from backends.devices import Device
 from backends.numpy import ops as numpy_ops
-from backends.protocol import Array, BaseBackend
+from backends.protocol import Array
 
 Failure = Literal["", "computation", "request", "either", "device", "perhaps", "may"]
 """How a statement fails: its computation does; the request is refused at the call; either of them;

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
 from time import monotonic
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 from backends.arrays import tree_leaves
 from backends.conformance.drawing import draw_program
@@ -104,33 +104,6 @@ def search(
             kinds.add(finding.kind)
             shortest, its_finding = _shortest(runner, program, finding)
             yield Found(number, shortest, its_finding)
-
-
-class Conformance:
-    """Checks a backend against the protocol.
-
-    Abstract: a class of tests inherits it, and says how to load the backend. In a file of tests,
-    for pytest:
-
-        from backends.conformance import Conformance
-
-        class TestMine(Conformance):
-            @staticmethod
-            def load(devices: int) -> Backend:
-                return backends.load("mine", devices)
-
-    `load` runs in another process, which must be able to import the file it stands in.
-    """
-
-    load: ClassVar[Loader]
-    limits = Limits(programs=100)
-
-    def test_random_programs_give_what_numpy_gives(self) -> None:
-        loading = f"{type(self).__name__}.load({{}})"
-        for found in search(type(self).load, self.limits):
-            raise AssertionError(
-                f"{found.finding.what}, in program {found.number}:\n\n{found.text(loading)}"
-            )
 
 
 @final

@@ -21,6 +21,7 @@ from typing import Any, final
 import numpy as np
 
 from backends.arrays import check_equal, check_terms, tree_leaves, tree_map
+from backends.base import BaseBackend, Setup
 from backends.devices import HOST, Device, Wanted, elsewhere, foreign
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
@@ -28,7 +29,7 @@ from backends.installation.frameworks import import_framework
 from backends.installation.probe import reason_against
 from backends.jax import gpus
 from backends.jax.kernels import device_with_pool, named
-from backends.protocol import Array, BaseBackend, Engine, HostArray, Setup
+from backends.protocol import Array, Engine, HostArray
 
 DTYPES = frozenset(
     (

@@ -20,10 +20,11 @@ from weakref import WeakSet
 import numpy as np
 
 from backends.arrays import check_terms, tree_leaves, tree_map
+from backends.base import BaseBackend, Setup
 from backends.devices import HOST, Device, elsewhere, foreign
 from backends.errors import BackendError, ComputationError, message_of
 from backends.host import core_numbers, on_cores
-from backends.protocol import Array, BaseBackend, HostArray, Setup
+from backends.protocol import Array, HostArray
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 
 MXNET_SHARDED_BYTES = 2**20

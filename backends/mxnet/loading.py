@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
+from backends.base import Setup
 from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
 from backends.host import check_workers, cores_of, limit_openmp_threads, on_cores, threads_for
 from backends.installation.frameworks import import_framework
@@ -18,7 +19,7 @@ from backends.mxnet import BLAS_AS_SHIPPED, BULK_ON, TEMPORARY_SPACE_LOW
 from backends.mxnet.backend import MXNetBackend, end_all
 from backends.mxnet.installation import load_cuda_libraries
 from backends.mxnet.kernels import core_type_to_set
-from backends.protocol import Engine, Setup
+from backends.protocol import Engine
 from backends.registry.variants import check_device_kinds, choose_variants
 
 OWN_GPU_WORKERS = 2

@@ -12,11 +12,12 @@ from typing import Any, final
 import numpy as np
 
 from backends.arrays import check_equal, check_terms, tree_leaves, tree_map
+from backends.base import BaseBackend, Setup
 from backends.devices import Device, Wanted, choose_devices, foreign
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, limit_blas_threads, threads_for
 from backends.numpy import ops as numpy_ops
-from backends.protocol import Array, BaseBackend, Engine, HostArray, Setup
+from backends.protocol import Array, Engine, HostArray
 from backends.registry.variants import choose_variants
 
 NUMBERS = "biufc"

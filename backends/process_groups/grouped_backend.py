@@ -12,11 +12,12 @@ from typing import final
 import numpy as np
 
 from backends.arrays import row_ranges, tree_leaves
+from backends.base import DelegatingBackend
 from backends.devices import HOST, Device
 from backends.errors import BackendError
 from backends.process_groups.group import Group, agree, gather
 from backends.process_groups.rendezvous import Rendezvous
-from backends.protocol import Array, Backend, DelegatingBackend
+from backends.protocol import Array, Backend
 from backends.registry import offered, package_version
 
 

@@ -56,6 +56,7 @@ def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
         "source": timeline.source,
         "experiment": timeline.experiment,
         "notes": timeline.notes,
+        "models": timeline.models,
         "unlinked": timeline.unlinked,
         "timed": timeline.timed,
         # A trace has no beginning but its first event.
@@ -176,7 +177,7 @@ def _described_timeline(trace: Trace, description: Mapping[str, Any]) -> Timelin
         Window(case.name, first_event + case.start, first_event + case.end)
         for case in slices.select(is_case)
     )
-    # Older files have no `unlinked`, `timed` and `experiment`.
+    # Older files have no `unlinked`, `timed`, `experiment` and `models`.
     timed = dict(description.get("timed", {}))
     return Timeline(
         str(description["source"]),
@@ -186,6 +187,7 @@ def _described_timeline(trace: Trace, description: Mapping[str, Any]) -> Timelin
         int(description.get("unlinked", 0)),
         {str(case): float(seconds) for case, seconds in timed.items()},
         experiment=str(description.get("experiment", "")),
+        models=tuple(map(str, description.get("models", ()))),
     )
 
 

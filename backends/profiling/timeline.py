@@ -261,6 +261,8 @@ class Timeline:
     """
     begin: int = 0
     """When it begins, in nanoseconds; if it was cut, operations were also launched before."""
+    models: tuple[str, ...] = ()
+    """What the devices are: `gpu:0 is NVIDIA H200`."""
 
     @cached_property
     def columns(self) -> Spans:

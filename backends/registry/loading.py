@@ -19,10 +19,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, get_args
 
+from backends.base import BaseBackend
 from backends.devices import Device, Wanted, cpu_devices, parse_device, parse_devices
 from backends.errors import BackendError, unknown
 from backends.host import keep_freed_memory
-from backends.protocol import Backend, BaseBackend, Engine
+from backends.protocol import Backend, Engine
 from backends.registry.files import in_files
 
 GROUP = "parallel_core.backends"

@@ -14,12 +14,13 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Any, NoReturn, TypeVar, final
 
+from backends.base import BaseBackend, Setup
 from backends.devices import HOST, Device, DeviceKind, Wanted, choose_devices, cpu_devices, foreign
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
 from backends.installation.frameworks import environment, import_framework
 from backends.installation.probe import reason_against
-from backends.protocol import Array, Backend, BaseBackend, Engine, FrameworkSettings, Setup
+from backends.protocol import Array, Backend, Engine, FrameworkSettings
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds, choose_variants
 from backends.torch import TF32
 from backends.torch.cuda.streams import CudaArray

@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any, final
 
 from backends.arrays import tree_leaves, tree_map
+from backends.base import Setup
 from backends.devices import HOST, Device, elsewhere, foreign, same_memory
 from backends.errors import BackendError
-from backends.protocol import Array, HostArray, Setup
+from backends.protocol import Array, HostArray
 from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.streams.future import NO_ARRAY
 from backends.torch.tensors import (

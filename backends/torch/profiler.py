@@ -190,9 +190,9 @@ def timeline_of(trace: Trace) -> Timeline:
         *without_category(slices, trace),
         *missing_operations(slices),
         *waits_left_out(slices),
-        *_models(devices, trace.properties),
     )
     timeline = assemble("torch", spans, windows(marks), notes, devices)
+    timeline = replace(timeline, models=tuple(_models(devices, trace.properties)))
     if calls or timeline.cases:
         return timeline
     timeline = replace(timeline, annotations=_annotations(slices))
@@ -225,7 +225,7 @@ def _thread_names(trace: Trace) -> dict[TraceThread, str]:
 
 
 def _models(devices: Iterable[str], properties: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a note for each device whose model the trace's properties name."""
+    """Say of each device what it is, if the trace's properties name its model."""
     descriptions = properties.get("deviceProperties", properties.get("computeProperties"))
     if not isinstance(descriptions, list):
         return

@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any, final
 
 from backends.arrays import tree_leaves, tree_map
+from backends.base import Setup
 from backends.devices import Device, elsewhere
-from backends.protocol import Array, HostArray, Setup
+from backends.protocol import Array, HostArray
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.streams.future import (

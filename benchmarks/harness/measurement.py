@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, BinaryIO
+from typing import Any
 
 from benchmarks.harness.side_by_side import Measured
 from benchmarks.harness.targets import Finding
@@ -35,7 +35,7 @@ class Request:
 @dataclass(frozen=True)
 class Report:
     """What was measured so far. `notes` are sentences or tables made from the numbers, `data`
-    further keys of the JSON; `draw` writes an SVG.
+    further keys of the JSON.
     """
 
     findings: Sequence[Finding] = ()
@@ -43,7 +43,6 @@ class Report:
     notes: Sequence[str] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
-    draw: Callable[[BinaryIO], object] | None = None
 
 
 @dataclass(frozen=True)

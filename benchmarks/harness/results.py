@@ -135,25 +135,3 @@ def day_of(machine: Mapping[str, Any]) -> str:
     """Return the day on which a machine was described: `2026-11-26`."""
     day, _, _ = machine["utc"].partition("T")
     return str(day)
-
-
-def measured_on(document: Mapping[str, Any]) -> str:
-    """Name the machine and the day of measurements: `AMD EPYC, 2 cores, 2026-11-26`."""
-    machine = document["machine"]
-    return f"{machine['processor']}, {machine['cores']} cores, {day_of(machine)}"
-
-
-def source_of(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> str:
-    """Link the files of a folder that hold what was measured, and say on what machine, and when.
-
-    The files say more: versions, kernels and the commit.
-    """
-    links_by_machine: dict[str, list[str]] = {}
-    for name, document in documents.items():
-        path = folder / name
-        links = links_by_machine.setdefault(measured_on(document), [])
-        links.append(f"[{path.stem}]({path})")
-    sentences = []
-    for machine, links in links_by_machine.items():
-        sentences.append(f"Measured on {machine}: {', '.join(links)}.")
-    return "\n" + " ".join(sentences)

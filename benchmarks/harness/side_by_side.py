@@ -305,17 +305,11 @@ def paired(processes: Sequence[Measured], case: str, other: str) -> Interval:
     return median_interval(medians)
 
 
-def ratio_of_turns(
-    choose: Callable[[Sequence[float]], float],
-    processes: Sequence[Measured],
-    others: Sequence[Measured],
-) -> Interval:
-    """Return the ratio of two variants' epochs: `choose` takes one of a round's turns, `min` the
-    fastest.
-    """
+def ratio_of_fastest(processes: Sequence[Measured], others: Sequence[Measured]) -> Interval:
+    """Return the ratio of two variants' epochs, of each in a round's fastest turn."""
     ratios = []
     for process, other in zip(processes, others, strict=True):
-        ratios.append(choose(process.seconds["epoch"]) / choose(other.seconds["epoch"]))
+        ratios.append(min(process.seconds["epoch"]) / min(other.seconds["epoch"]))
     return median_interval(ratios)
 
 

@@ -85,7 +85,7 @@ MEASUREMENT = Measurement(
     file=FILE,
     title="Exercises",
     question="What does each exercise say, run once on each framework? NAMES: all by default.",
-    method=Method(1, "2026-11-25", "one run each, with the sizes that the first framework chose"),
+    method=Method(2, "2026-11-29", "half of the time has to lie beside for a count of overlap"),
     measure=measure,
     rounds=1,
     options=[click.argument("names", nargs=-1, type=click.Choice(list(EXPERIMENTS)))],

@@ -25,7 +25,7 @@ from benchmarks.harness.side_by_side import (
     Measured,
     Variant,
     medians_of,
-    ratio_of_turns,
+    ratio_of_fastest,
     refuse_disagreement,
     take_turns,
     worker,
@@ -124,7 +124,7 @@ def findings_of(
     images_of = {variant: images * (2 if variant == APART else 1) for variant in measured}
     for variant, other, least in RATIOS:
         if {variant, other} <= measured.keys():
-            ratio = ratio_of_turns(min, measured[other], measured[variant])
+            ratio = ratio_of_fastest(measured[other], measured[variant])
             ratio = scaled(ratio, images_of[variant] / images_of[other])
             target = Target("at least", least) if least else None
             yield Finding(f"{backend}: {variant} / {other}", ratio, target=target)

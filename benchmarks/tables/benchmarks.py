@@ -8,17 +8,18 @@ from pathlib import Path
 
 from backends.registry import names, title
 from backends.registry.variants import all_variants, in_words
-from benchmarks.harness.results import read_json, source_of
+from benchmarks.harness.results import read_json
 from benchmarks.harness.targets import Finding, markdown_table
 from benchmarks.measurements.processes import TRANSPORTS
 from benchmarks.measurements.variants import contrasts
+from benchmarks.tables.sources import source_of
 from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.system.formatting import figure
 
 FRAMEWORK = re.compile(rf"\b({'|'.join(map(re.escape, names()))})\b( async| sync)?(: |, | )?")
 """A framework in the name of a finding."""
 MILLISECONDS = {"ms": 1.0, "μs": 1e-3}
-WITH_TARGETS = ("abstraction", "allreduce", "training/speed", "training/growth")
+WITH_TARGETS = ("abstraction", "allreduce", "training/speed", "queue-depth")
 
 
 def _read(folder: Path, name: str) -> tuple[list[Finding], str]:

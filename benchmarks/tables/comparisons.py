@@ -7,8 +7,9 @@ from pathlib import Path
 
 from backends.registry import title
 from backends.registry.variants import framework_of
-from benchmarks.harness.results import measured_on, read_json, source_of
+from benchmarks.harness.results import read_json
 from benchmarks.harness.targets import markdown_table
+from benchmarks.tables.sources import measured_on, source_of
 from benchmarks.trust.planted_faults import counts
 from parallel_core.compare.analysis import Analysis, analyse
 from parallel_core.compare.answer_table import screen_of
@@ -55,7 +56,7 @@ def comparison_answer(folder: Path) -> str:
                 # A narrow cell keeps `1.98 of 2` in one line.
                 row.append(figure.replace(" ", "\N{NO-BREAK SPACE}"))
         rows.append([*row, _side_by_side(without_queues)])
-    table = markdown_table([*headings, "the same without queues"], rows)
+    table = markdown_table([*headings, "without queues, in the same order"], rows)
     return "\n".join([table, _source(folder, comparison)])
 
 
@@ -83,27 +84,32 @@ def _source(folder: Path, comparison: Comparison) -> str:
             framework = framework_of(results.cell.backend)
             versions[framework] = results.valid[0].backend["version"]
     frameworks = ", ".join(f"{title(name)} {version}" for name, version in versions.items())
-    machine = measured_on({"machine": {**comparison.machine, "utc": comparison.utc}})
+    path = folder / "comparison.json"
+    machine = measured_on(path, {"machine": {**comparison.machine, "utc": comparison.utc}})
     return (
         f"\nMeasured on {machine}, in {comparison.rounds} processes a cell, with {frameworks}: "
-        f"[comparison]({folder / 'comparison.json'})."
+        f"[comparison]({path})."
     )
 
 
 def planted_faults(folder: Path) -> str:
     """Give a row to each fault that was planted in MXNet and in PyTorch, with how often its part
-    was named.
+    was named first, on the quiet machine and beside spinning processes.
     """
-    backends = ("mxnet", "torch")
-    files = [f"planted-faults-{backend}.json" for backend in backends]
-    documents = {file: read_json(folder / file) for file in files}
-    of_mxnet, of_torch = (counts(document["trials"]) for document in documents.values())
+    headings, columns = ["planted", "its part"], []
+    documents = {}
+    for backend in ("mxnet", "torch"):
+        file = f"planted-faults-{backend}.json"
+        documents[file] = read_json(folder / file)
+        for spinners, trials in sorted(documents[file]["trials"].items()):
+            beside = f", beside {spinners} spinning" if int(spinners) else ""
+            headings += [f"named first, {title(backend)}{beside}", "size / planted"]
+            columns.append(counts(trials))
     rows = []
-    for mxnet, torch in zip(of_mxnet, of_torch, strict=True):
-        what, part, named_on_mxnet, _, size_on_mxnet = mxnet
-        _, _, named_on_torch, _, size_on_torch = torch
-        rows.append([what, part, named_on_mxnet, named_on_torch, size_on_mxnet, size_on_torch])
-    headings = ["planted", "its part"]
-    headings += [f"named first, {title(backend)}" for backend in backends]
-    headings += [f"size / planted, {title(backend)}" for backend in backends]
+    for of_fault in zip(*columns, strict=True):
+        what, part, *_ = of_fault[0]
+        row = [what, part]
+        for _, _, named_first, _, size in of_fault:
+            row += [named_first, size]
+        rows.append(row)
     return "\n".join([markdown_table(headings, rows), source_of(folder, documents)])

@@ -11,10 +11,11 @@ from rich.console import Console
 
 from backends.errors import unknown
 from backends.registry import title
-from benchmarks.harness.results import read_json, source_of
+from benchmarks.harness.results import read_json
 from benchmarks.harness.targets import markdown_table
 from benchmarks.measurements.exercises import FILE
 from benchmarks.tables.screens import answered_anew
+from benchmarks.tables.sources import source_of
 from parallel_core.compare.storage import read_comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
@@ -110,4 +111,6 @@ def _problem(result: Mapping[str, Any]) -> str:
     """Say why a result does not count; empty if it does."""
     if "failed" in result:
         return f"not measured: {result['failed']}"
-    return " ".join(f"INVALID: {problem}." for problem in result["problems"])
+    # In older files a problem is its sentence.
+    problems = [note if isinstance(note, str) else note["sentence"] for note in result["problems"]]
+    return " ".join(f"INVALID: {problem}." for problem in problems)

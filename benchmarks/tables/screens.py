@@ -73,7 +73,7 @@ def _screens_of(measured: Comparison) -> Mapping[str, Callable[[Console], None]]
 def _show_trace(console: Console) -> None:
     """Print the screen of a stored trace."""
     (rank,) = read_ranks([TRACE]).values()
-    show_trace(rank, False, console)
+    show_trace(rank, False, False, console)
 
 
 def _show_profile(console: Console) -> None:

@@ -1,4 +1,5 @@
-"""Draw the README's timelines of `overlap` from a comparison with traces.
+"""Put a comparison with traces among the results that pages show, with the README's timelines of
+`overlap`.
 
 parallel-core compare --backends mxnet,mxnet-as-shipped,torch,jax --rounds 5 --out DIR
 python -m benchmarks.tables.timelines DIR
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import click
 
-from benchmarks.harness.results import measured_on, results_folder, write_text
+from benchmarks.harness.results import results_folder, write_text
+from benchmarks.tables.sources import measured_on
 from parallel_core.compare.analysis import analyse
-from parallel_core.compare.storage import read_comparison, saved_timelines
+from parallel_core.compare.storage import RESULT, read_comparison, saved_timelines
 from parallel_core.report.charts import timelines_chart
 from parallel_core.report.plots.svg import titled
 
@@ -26,7 +28,7 @@ WIDTH, LANES = 460.0, 320.0
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=results_folder)
 def main(folder: Path, out: Path) -> None:
-    """Write OUT/timelines.svg, of the comparison in FOLDER."""
+    """Write OUT/timelines.svg, of the comparison in FOLDER, and copy its results there."""
     comparison = read_comparison(folder)
     analysed = {part.experiment.name: part for part in analyse(comparison).experiments}
     overlap = analysed["overlap"]
@@ -36,10 +38,11 @@ def main(folder: Path, out: Path) -> None:
         chart, _ = timelines_chart(replace(overlap, cells=cells), timeline_of)
     if chart is None:
         raise click.ClickException(f"{folder} has no traces: compare without --no-traces")
-    machine = measured_on({"machine": {**comparison.machine, "utc": comparison.utc}})
-    source = f"{machine}; one repetition under the profiler"
+    document = {"machine": {**comparison.machine, "utc": comparison.utc}}
+    source = f"{measured_on(folder / RESULT, document)}; one repetition under the profiler"
     picture = titled(replace(chart, lanes_width=LANES), TITLE, source, width=WIDTH)
     write_text(out / "timelines.svg", picture.decode())
+    write_text(out / RESULT, (folder / RESULT).read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -2,18 +2,17 @@
 
     python -m benchmarks planted-faults --over torch
 
-A backend with one fault is compared with the same backend without it, in fresh processes in
-interleaved rounds, by the code of `parallel-core compare`. A neighbour that spins is no fault of
-the backend: nothing may be named then. The right part has to be named in at least 18 of 20 trials,
-another one in at most one, and its size has to be right within 20 %, in the median.
+A backend with one fault is compared with the same backend without it, in fresh processes that
+take turns, by the code of `parallel-core compare`, with or without spinning processes beside them.
+The right part has to be named in nine of ten trials, another one in at most one of twenty, and its
+size has to be right within 20 %, in the median.
 """
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from statistics import median
 from typing import Any, TypeAlias
 
@@ -25,6 +24,7 @@ from backends.registry.files import named
 from benchmarks.harness.measurement import Measurement, Method, Report, Request
 from benchmarks.harness.runs import spinning
 from benchmarks.harness.targets import markdown_table
+from benchmarks.harness.turns import measured_in_turns
 from benchmarks.trust import planted_backends
 from benchmarks.trust.planted_backends import (
     OVER,
@@ -39,21 +39,19 @@ from parallel_core.compare.results import Cell, CellResults
 from parallel_core.compare.time_differences import PARTS, account_of, loudness_of, time_difference
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.copying import BEYOND_CACHES
-from parallel_core.measurement.fresh_process import asking, measured_in, worker_command
 from parallel_core.measurement.request import Request as Asked
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import interleave
 from parallel_core.measurement.timing import measure as timed_on
 
-TRIALS = 20
 HEADINGS = ("planted", "its part", "that part named first", "another one named", "size / planted")
 ENGINE = "async"
 # Nothing hides the copies of a single result, and issuing one that is large is a small part of it.
 COPIES, SIZE = 250, 1600
 WITHOUT_FAULT: Mapping[str, Mapping[str, Any]] = {
-    "parallel": {"size": 520, "rounds": 5, "budget": 4},
-    "async": {"size": 200, "steps": 500, "rounds": 4, "budget": 3},
-    "overlap": {"size": SIZE, "products": 1, "copies": COPIES, "rounds": 3, "budget": 6},
+    "parallel": {"size": 520, "rounds": 5, "budget": 3},
+    "async": {"size": 200, "steps": 500, "rounds": 4, "budget": 2},
+    "overlap": {"size": SIZE, "products": 1, "copies": COPIES, "rounds": 3, "budget": 4},
 }
 """The options of each experiment that shows a fault."""
 DESTINATIONS = BEYOND_CACHES // (SIZE * SIZE * 4)
@@ -68,14 +66,14 @@ Judgement: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is planted, and the experiment that shows it; a neighbour has no more than these."""
+    """What is planted, and the experiment that shows it."""
 
     title: str
     experiment: str
-    part: str | None = None
+    part: str
     """The part of the time that has to be named."""
-    backend: type[Planted] | None = None
-    expected: Callable[[Plain], float] | None = None
+    backend: type[Planted]
+    expected: Callable[[Plain], float]
     """The seconds that it adds, from the results without it."""
 
 
@@ -150,7 +148,6 @@ FAULTS: Mapping[str, Fault] = {
     "slower-launches": slow_launches(20, SlowerLaunches),
     "copies-twice": Fault("every copy twice", "overlap", "transfer", CopiesTwice, copied_twice),
     "one-queue": Fault("one queue instead of two", "parallel", "rest", OneQueue, taking_turns),
-    "neighbour": Fault("a spinning neighbour", "parallel"),
 }
 
 
@@ -160,67 +157,74 @@ def plant(over: str) -> None:
     """
     os.environ[OVER] = over
     for fault in FAULTS.values():
-        if fault.backend is not None:
-            named(f"{planted_backends.__file__}:{fault.backend.__name__}")
+        named(f"{planted_backends.__file__}:{fault.backend.__name__}")
 
 
-def measure(request: Request, over: str, faults: Sequence[str]) -> Iterator[Report]:
-    """Compare each fault with no fault, trial by trial, and count what is named."""
+def measure(
+    request: Request, over: str, trials: int, spinners: int, faults: Sequence[str]
+) -> Iterator[Report]:
+    """Compare each fault with no fault, trial by trial, and count what is named; trials beside
+    another number of spinning processes stay.
+    """
     plant(over)
-    trials: list[dict[str, Judgement]] = []
-    for number in range(1 if request.quick else TRIALS):
-        click.echo(f"{over}: trial {number + 1} of {TRIALS}", err=True)
-        trials.append(trial(over, request.rounds, faults or [*FAULTS]))
-        table = markdown_table(HEADINGS, counts(trials))
-        yield Report(notes=[table], data={"trials": trials})
+    all_trials = dict(request.stored.get("trials", {}))
+    done: list[dict[str, Judgement]] = []
+    for number in range(1 if request.quick else trials):
+        click.echo(f"{over}: trial {number + 1} of {trials}", err=True)
+        with spinning(spinners):
+            done.append(trial(over, request.rounds, faults or [*FAULTS]))
+        all_trials[str(spinners)] = done
+        tables = []
+        for beside, of_trials in sorted(all_trials.items()):
+            tables.append(f"Beside {beside} spinning processes:\n")
+            tables.append(markdown_table(HEADINGS, counts(of_trials)) + "\n")
+        yield Report(notes=tables, data={"trials": all_trials})
 
 
 def trial(over: str, rounds: int, faults: Sequence[str]) -> dict[str, Judgement]:
     """Compare each fault with no fault, and return what was named, the size of the part, and the
     expected one.
     """
-    without_fault: dict[str, tuple[str, str]] = {}
-    of_backend: dict[str, tuple[str, str]] = {}
-    of_neighbour: dict[str, tuple[str, str]] = {}
-    for name in faults:
-        fault = FAULTS[name]
-        without_fault[fault.experiment] = (over, fault.experiment)
-        if fault.backend is None:
-            of_neighbour[name] = (over, fault.experiment)
-        else:
-            of_backend[name] = (fault.backend.__name__, fault.experiment)
-    results: dict[str, list[Result]] = {name: [] for name in (*without_fault, *faults)}
-
-    def take(cells: Mapping[str, tuple[str, str]]) -> None:
-        for name, result in zip(cells, measured([*cells.values()]), strict=True):
-            results[name].append(result)
-
+    processes = processes_of(faults)
+    results: dict[str, list[Result]] = {name: [] for process in processes for name in process}
     for _ in range(rounds):
-        # Those without a fault share a process, and those with one another, so that no pair of
-        # cells shares one.
-        take(without_fault)
-        take(of_backend)
-        if of_neighbour:
-            with spinning(1):
-                take(of_neighbour)
-    plain = {}
-    for name in without_fault:
-        plain[name] = CellResults(Cell(name, "plain", ENGINE), tuple(results[name]))
+        asked = [requests_of(over, process) for process in processes]
+        for process, measured in zip(processes, measured_in_turns(asked), strict=True):
+            for name, result in zip(process, measured, strict=True):
+                results[name].append(result)
+    plain = {
+        name: CellResults(Cell(name, "plain", ENGINE), tuple(results[name]))
+        for name in processes[0]
+    }
     return {name: judged(name, results[name], plain) for name in faults}
 
 
-def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
-    """Run cells, each a backend and an experiment, in one fresh process, as `compare --quick`
-    does.
+def processes_of(faults: Sequence[str]) -> list[list[str]]:
+    """Return what the processes of a round measure, in the order of experiments: the first one each
+    experiment without a fault, the others a fault of an experiment at most.
     """
-    requests = []
-    for backend, experiment in cells:
+    by_experiment: dict[str, list[str]] = {}
+    for experiment in WITHOUT_FAULT:
+        of_experiment = [name for name in faults if FAULTS[name].experiment == experiment]
+        if of_experiment:
+            by_experiment[experiment] = [experiment, *of_experiment]
+    columns = zip_longest(*by_experiment.values())
+    return [[name for name in column if name is not None] for column in columns]
+
+
+def requests_of(over: str, names: Sequence[str]) -> dict[int, Asked]:
+    """Return what a process is asked for, by the experiments' numbers: names are those of faults,
+    or of experiments without one.
+    """
+    requests = {}
+    for name in names:
+        fault = FAULTS.get(name)
+        experiment = fault.experiment if fault else name
+        backend = fault.backend.__name__ if fault else over
         options = {"backend": backend, "engine": ENGINE, "device_kind": "cpu"}
-        requests.append(Asked.of(experiment, {**options, **WITHOUT_FAULT[experiment]}))
-    command = worker_command(sys.executable)
-    with asking(requests) as stdin:
-        done = subprocess.run(command, stdin=stdin, stdout=subprocess.PIPE, text=True, check=False)
-    return list(measured_in(done.stdout))
+        number = [*WITHOUT_FAULT].index(experiment)
+        requests[number] = Asked.of(experiment, {**options, **WITHOUT_FAULT[experiment]})
+    return requests
 
 
 def judged(name: str, faulty: Sequence[Result], plain: Plain) -> Judgement:
@@ -235,14 +239,14 @@ def judged(name: str, faulty: Sequence[Result], plain: Plain) -> Judgement:
         return {"verdict": "invalid", "named": [], "withheld": "", **unknown}
     noises = loudness_of((with_fault, without_fault))
     difference = time_difference(with_fault, without_fault, noises=noises)
-    part = difference.parts.get(fault.part or "")
+    part = difference.parts.get(fault.part)
     return {
         "verdict": difference.verdict,
         "named": list(difference.reasons),
         "withheld": difference.withheld,
         "seconds": part.estimate if part else None,
         "longer_seconds": difference.seconds.estimate,
-        "planted_seconds": fault.expected(plain) if fault.expected else None,
+        "planted_seconds": fault.expected(plain),
     }
 
 
@@ -259,24 +263,25 @@ def counts_of(fault: Fault, judgements: Sequence[Judgement]) -> list[str]:
     sizes = []
     for judgement in judgements:
         named = judgement["named"]
-        right += named[:1] == ([fault.part] if fault.part else [])
+        right += named[:1] == [fault.part]
         wrong += any(part != fault.part for part in named)
         if judgement["seconds"] and judgement["planted_seconds"]:
             sizes.append(judgement["seconds"] / judgement["planted_seconds"])
     total = len(judgements)
-    part = PARTS[fault.part] if fault.part else "none: disturbed"
     size = f"{median(sizes):.2f} ({min(sizes):.2f}–{max(sizes):.2f})" if sizes else "–"
-    return [fault.title, part, f"{right} of {total}", f"{wrong} of {total}", size]
+    return [fault.title, PARTS[fault.part], f"{right} of {total}", f"{wrong} of {total}", size]
 
 
 MEASUREMENT = Measurement(
     file="planted-faults/planted-faults-{over}",
     title="Planted faults",
     question="How often is a planted fault named by the part of the time that it is in?",
-    method=Method(1, "2026-11-26", "with and without a fault in different processes of a round"),
+    method=Method(2, "2026-11-29", "processes with and without a fault take turns"),
     measure=measure,
     rounds=5,
     options=[
+        click.option("--trials", type=click.IntRange(min=1), default=4, show_default=True),
+        click.option("--spinning", "spinners", type=click.IntRange(0, 64), default=0),
         click.option("--over", type=click.Choice(["torch", "mxnet"]), default="torch"),
         click.option(
             "--fault",

@@ -235,7 +235,9 @@ MEASUREMENT = Measurement(
     file="self-test",
     title="Verdicts on synthetic cells, and intervals of single ones",
     question="How often is a comparison wrong, and an interval, with synthetic noise?",
-    method=Method(1, "2026-11-28", "seeds are fixed: only other code changes the counts"),
+    method=Method(
+        2, "2026-11-29", "cells of an experiment that is clearly louder say how loud it is"
+    ),
     measure=measure,
     rounds=1,
 )

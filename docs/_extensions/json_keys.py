@@ -64,9 +64,10 @@ class _ModuleText(SphinxDirective):
 
 
 def _keys(described: type, left_out: set[str], depth: int = 0) -> Iterator[str]:
-    """Yield the lines of a Markdown list, with a list of its own under each key that holds
-    objects.
+    """Yield the lines of a Markdown list, with a list of its own under the first key that holds
+    objects of a class.
     """
+    listed: set[type] = set()
     margin = "  " * depth
     comments = _comments(described)
     yield from (f"{margin}{line}" for line in (*cleandoc(described.__doc__ or "").splitlines(), ""))
@@ -80,7 +81,9 @@ def _keys(described: type, left_out: set[str], depth: int = 0) -> Iterator[str]:
         yield from (f"{margin}  {line}" for line in (*own[1:], code.strip()) if line)
         yield ""
         for one in _objects_in(hint):
-            yield from _keys(one, left_out, depth + 1)
+            if one not in listed:
+                listed.add(one)
+                yield from _keys(one, left_out, depth + 1)
 
 
 def _comments(described: type) -> Mapping[str, Sequence[str]]:

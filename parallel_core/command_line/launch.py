@@ -10,7 +10,7 @@ import backends
 from backends.errors import unknown
 from backends.installation.frameworks import is_installed
 from backends.process_groups import check_group
-from backends.process_groups.addresses import free_port, listen_at
+from backends.process_groups.addresses import free_port
 from backends.process_groups.rendezvous import TIMEOUT
 from backends.registry import offered
 from parallel_core.command_line import options
@@ -26,12 +26,6 @@ from parallel_core.system.errors import RequestError
 @click.option(
     "--backend", metavar="NAME", help="mxnet or torch; the run command may name it instead."
 )
-@click.option(
-    "--servers",
-    type=options.PROCESSES,
-    metavar="S",
-    help="Number of MXNet's parameter servers. Default: 1.",
-)
 @options.option(
     "--timeout",
     type=options.NUMBER,
@@ -39,19 +33,11 @@ from parallel_core.system.errors import RequestError
     metavar="SECONDS",
     help="Give up after this long without progress.",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    metavar="P",
-    help="Where the ranks meet. Default: a free one.",
-)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- run EXPERIMENT …")
 def launch(
     processes: int | None,
     backend: str | None,
-    servers: int | None,
     timeout: float,
-    port: int | None,
     command: tuple[str, ...],
 ) -> int:
     """Run an experiment on several processes of this machine.
@@ -62,19 +48,14 @@ def launch(
     _check_command(command)
     in_command = _backend_in(command)
     name = _one_backend(backend, in_command)
-    if servers is not None and name != "mxnet":
-        raise RequestError(f"--servers are MXNet's, and {name} has none")
     if processes is None:
         raise RequestError("say how many: --processes N")
-    if port is not None:
-        listen_at(ADDRESS, port).close()
     backend_option = () if in_command else ("--backend", name)
     job = Job(
         command=(sys.executable, "-P", "-m", "parallel_core", *command, *backend_option),
         processes=processes,
         backend=name,
-        servers=(servers or 1) if name == "mxnet" else 0,
-        port=port or free_port(ADDRESS),
+        port=free_port(ADDRESS),
         timeout=timeout,
     )
     return launch_job(job)

@@ -17,9 +17,8 @@ from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences
-from parallel_core.terminal.trace import show_ranks, show_trace
+from parallel_core.terminal.trace import show_exchanges, show_ranks, show_trace
 from parallel_core.traces.bounds.answer import answer_of_trace
-from parallel_core.traces.devices.queues import KERNEL_DELAY
 from parallel_core.traces.figures import as_json
 from parallel_core.traces.perfetto import write_findings
 from parallel_core.traces.profile.requirements import (
@@ -57,14 +56,6 @@ def _pattern(text: str) -> re.Pattern[str]:
     metavar="N",
     help="Only step N, where the program marks its steps: ProfilerStep#N, or numbered annotations.",
 )
-@options.option(
-    "--kernel-delay",
-    type=click.IntRange(0, 10**9),
-    default=KERNEL_DELAY,
-    metavar="NANOSECONDS",
-    help="Shorter gaps between two operations on a queue are the device's, and no wait for another "
-    "queue.",
-)
 @options.path(
     "--perfetto",
     "with_findings",
@@ -72,6 +63,12 @@ def _pattern(text: str) -> re.Pattern[str]:
     "FILE.gz is compressed.",
 )
 @click.option("--details", "with_details", is_flag=True, help="Print all tables, too.")
+@click.option(
+    "--exchanges",
+    "with_exchanges",
+    is_flag=True,
+    help="Print the exchanges by kind, process group and pass, and what it cost to hide them.",
+)
 @requirements.limits
 @requirements.figures
 @options.json_file
@@ -80,9 +77,9 @@ def trace(
     picture: Path | None,
     kernels: re.Pattern[str] | None,
     step: int | None,
-    kernel_delay: int,
     with_findings: Path | None,
     with_details: bool,
+    with_exchanges: bool,
     limits: tuple[Limit, ...],
     json_path: Path | None,
 ) -> int:
@@ -103,17 +100,17 @@ def trace(
     if with_findings is not None and len(traces) > 1:
         raise RequestError("--perfetto takes one trace: give one rank's file")
     keep_spans = picture is not None or with_findings is not None
-    ranks = read_ranks(traces, kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
+    ranks = read_ranks(traces, kernels, step, keep_spans=keep_spans)
     console = options.console_beside(json_path, with_findings)
     if len(ranks) == 1:
         (only_rank,) = ranks.values()
         timeline, document = only_rank.timeline, partial(_as_json, only_rank)
-        show = partial(show_trace, only_rank, with_details, console)
+        show = partial(show_trace, only_rank, with_details, with_exchanges, console)
     else:
         summary = summary_of(ranks)
         timeline = side_by_side(ranks, bool(summary.clocks_agree))
         document = partial(_ranks_as_json, ranks, summary)
-        show = partial(_show_several, ranks, summary, console)
+        show = partial(_show_several, ranks, summary, with_exchanges, console)
     recording = recording_of(ranks)
     judged: tuple[Requirement, ...] = ()
     if limits:
@@ -123,7 +120,7 @@ def trace(
         write_picture_file(timeline, picture)
     if with_findings is not None:
         (only_rank,) = ranks.values()
-        _write_findings(only_rank, with_findings, kernel_delay)
+        _write_findings(only_rank, with_findings)
     if json_path is not None:
         of_limits = {"requirements": judged, "cannot_answer": cannot_answer(recording)}
         files.write_json(json_path, {**document(), **as_json(of_limits)})
@@ -136,24 +133,28 @@ def trace(
     return requirements.status_of(judged)
 
 
-def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:
+def _write_findings(rank: RankTrace, path: Path) -> None:
     """Write a trace with its findings for ui.perfetto.dev; raises RequestError if that fails."""
     if rank.origin is None or len(rank.timeline.cases) > 1:
         raise RequestError(
             f"{rank.file} is no Chrome trace of a whole program, which --perfetto needs"
         )
     try:
-        write_findings(rank.file, rank.timeline, rank.origin, path, kernel_delay)
+        write_findings(rank.file, rank.timeline, rank.origin, path)
     except OSError as error:
         raise RequestError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Console) -> None:
+def _show_several(
+    ranks: Mapping[int, RankTrace], summary: Ranks, with_exchanges: bool, console: Console
+) -> None:
     """Print the figures of several ranks, and each note with the ranks that have it."""
     sources = dict.fromkeys(rank.timeline.source for rank in ranks.values())
     spans = sum(rank.spans for rank in ranks.values())
     show_sentence(f"{listed(list(sources))}: {spans:,} spans", console, "bold")
     show_ranks(summary, console)
+    if with_exchanges:
+        show_exchanges(summary.exchanges, list(ranks.values()), console)
     reasons = of_processes(case for rank in ranks.values() for case in rank.figures)
     show_sentences([reason.in_words for reason in reasons], console, bullet="· ")
     numbers_by_note: dict[str, list[str]] = {}
@@ -173,7 +174,7 @@ def _as_json(rank: RankTrace) -> dict[str, Any]:
     return {
         "source": rank.timeline.source,
         "notes": rank.timeline.notes,
-        "doubts": [doubt._asdict() for doubt in rank.doubts],
+        "doubts": as_json(rank.doubts),
         "unlinked_operations": rank.timeline.unlinked,
         "answer": as_json(answer_of_trace(rank.figures)),
         "cases": as_json(rank.figures),

@@ -199,7 +199,7 @@ def _notes(analysis: Analysis, rows: Sequence[Row]) -> tuple[str, ...]:
     cells_by_reason: dict[str, list[str]] = {}
     for cell in cells:
         if not cell.believed:
-            name = f"{cell.cell.experiment} on {cell.results.title}"
+            name = cell.results.name
             cells_by_reason.setdefault(f"{cell.state}: {cell.reason}", []).append(name)
     notes += [f"{listed(names)}: {reason}." for reason, names in cells_by_reason.items()]
     notes += [f"Data: {data}." for data in analysis.data]

@@ -2,18 +2,17 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
 
 from parallel_core.compare.analysis import interval_of
 from parallel_core.compare.assessed import AssessedCell, assess
-from parallel_core.compare.results import Cell, CellResults, Comparison
-from parallel_core.compare.time_differences import TimeDifference, loudness_of, time_difference
+from parallel_core.compare.results import CellResults, Comparison
+from parallel_core.compare.time_differences import TimeDifference, time_change
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import Band
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.differences import Noise
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import library_in_words
 
@@ -38,7 +37,8 @@ class NewMeaning:
 class CellChange:
     """What changed of a cell, or why that cannot be said."""
 
-    cell: Cell
+    results: CellResults = field(repr=False)
+    """The cell's newest results, which say whose queues it uses."""
     times: tuple[TimeDifference, ...] = ()
     """Of each case, with the new one's seconds over the old one's: below a ratio of 1 it became
     faster.
@@ -49,6 +49,11 @@ class CellChange:
     """Why the cell could not be compared; empty if it was."""
     is_broken: bool = False
     """Whether it was measured before and, although tried, is not now."""
+
+    @property
+    def in_words(self) -> str:
+        """Which cell could not be compared, and why."""
+        return f"{self.results.name}: {self.left_out}"
 
 
 @dataclass(frozen=True)
@@ -67,16 +72,12 @@ class Difference:
     @property
     def left_out(self) -> tuple[str, ...]:
         """The cells that could not be compared, each with the reason."""
-        return tuple(
-            f"{change.cell}: {change.left_out}" for change in self.cells if change.left_out
-        )
+        return tuple(change.in_words for change in self.cells if change.left_out)
 
     @property
     def broken(self) -> tuple[str, ...]:
         """Those among them that were measured before and, although tried, are not now."""
-        return tuple(
-            f"{change.cell}: {change.left_out}" for change in self.cells if change.is_broken
-        )
+        return tuple(change.in_words for change in self.cells if change.is_broken)
 
     def slower_by_more_than(self, percent: float) -> tuple[TimeDifference, ...]:
         """Return the changes whose whole interval lies above a slow-down of so many percent."""
@@ -93,7 +94,7 @@ class Difference:
             "changes": [_change_as_json(change) for change in self.changes],
             "bands": [
                 {
-                    **asdict(change.cell),
+                    **asdict(change.results.cell),
                     "metric": change.meaning.metric,
                     "old": change.meaning.old and change.meaning.old.code,
                     "new": change.meaning.new and change.meaning.new.code,
@@ -128,34 +129,31 @@ def _finite(interval: Interval) -> dict[str, float | None]:
 
 
 def compare_with_old(old: Comparison, new: Comparison) -> Difference:
-    """Compare each cell with the same one of an older comparison, by the intervals and verdicts of
-    `compare`.
+    """Compare each cell with the same one of an older comparison.
 
     The two were not interleaved: if the machine was busier during one of them, that appears as a
     difference, and no interval covers it.
     """
     old_cells = {results.cell: assess(results) for results in old.cells}
     new_cells = {results.cell: assess(results) for results in new.cells}
-    all_cells = (*old_cells.values(), *new_cells.values())
-    noises = loudness_of(cell.results for cell in all_cells if cell.believed)
-    changes = [_change_of(old_cells.get(cell), now, noises) for cell, now in new_cells.items()]
-    only_old = [cell for cell in old_cells if cell not in new_cells]
-    changes += [CellChange(cell, left_out="only in the old comparison") for cell in only_old]
+    changes = [_change_of(old_cells.get(cell), now) for cell, now in new_cells.items()]
+    for cell, before in old_cells.items():
+        if cell not in new_cells:
+            changes.append(CellChange(before.results, left_out="only in the old comparison"))
     return Difference(tuple(changes), _environment_changes(old, new))
 
 
-def _change_of(
-    before: AssessedCell | None, now: AssessedCell, noises: Mapping[str, Noise]
-) -> CellChange:
+def _change_of(before: AssessedCell | None, now: AssessedCell) -> CellChange:
     """Return what changed of a cell since an older comparison, which may not have it."""
     if before is None:
-        return CellChange(now.cell, left_out="only in the new comparison")
+        return CellChange(now.results, left_out="only in the new comparison")
+    newest = now.results if now.results.results else before.results
     reason = _why_not_comparable(before, now)
     if reason:
         is_broken = before.believed and not now.believed
-        return CellChange(now.cell, left_out=reason, is_broken=is_broken)
+        return CellChange(newest, left_out=reason, is_broken=is_broken)
     times = [
-        time_difference(now.results, before.results, case, noises=noises)
+        time_change(now.results, before.results, case)
         for case in now.results.case_names
         if before.results.medians(case)
     ]
@@ -163,7 +161,7 @@ def _change_of(
     meaning = None
     if old_band != new_band:
         meaning = NewMeaning(EXPERIMENTS[now.cell.experiment].main.name, old_band, new_band)
-    return CellChange(now.cell, tuple(times), meaning)
+    return CellChange(newest, tuple(times), meaning)
 
 
 def _band_of(results: CellResults) -> Band | None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from itertools import count
 from statistics import median
-from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Self, TypeAlias, TypedDict
 
 import msgspec
 
@@ -58,6 +58,11 @@ class Cell:
         return f"{self.experiment} on {self.side}"
 
 
+FailureCode: TypeAlias = Literal[
+    "failed", "killed", "no-result", "not-a-result", "refused", "timed-out"
+]
+
+
 @dataclass(frozen=True)
 class FailedRun:
     """A process that gave no result, and why. One that was refused would be refused again in every
@@ -67,6 +72,8 @@ class FailedRun:
     round: int
     reason: str
     refused: bool
+    code: FailureCode | None = None
+    """The reason, for programs; null if an older version wrote the comparison."""
 
 
 class _SavedMachine(TypedDict):
@@ -137,6 +144,11 @@ class CellResults:
         if self.results:
             backend = self.results[0].backend
         return with_queues(title_of_compared(self.cell.backend), backend)
+
+    @property
+    def name(self) -> str:
+        """The experiment with that: `overlap on PyTorch + our queues`."""
+        return f"{self.cell.experiment} on {self.title}"
 
     @property
     def engine(self) -> str:

@@ -4,7 +4,7 @@ follows the other (`Schedule`), and what fails stops no other.
 
 import datetime
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -12,15 +12,24 @@ from typing import TypeAlias
 
 from parallel_core.compare.living_processes import Command, Living, live
 from parallel_core.compare.plan import Plan
-from parallel_core.compare.results import Cell, CellResults, Comparison, FailedRun
+from parallel_core.compare.results import (
+    Cell,
+    CellResults,
+    Comparison,
+    FailedRun,
+    FailureCode,
+)
 from parallel_core.compare.schedule import Generation, Process, Ran, Schedule
 from parallel_core.measurement.fresh_process import measured_in, worker_command
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED
 from parallel_core.system.machine import describe_machine
 
-NOT_A_RESULT = "gave something else than the result that was asked for"
-NO_RESULT = "ended by itself, with status 0, before it gave a result"
+REASONS: Mapping[FailureCode, str] = {
+    "not-a-result": "gave something else than the result that was asked for",
+    "no-result": "ended by itself, with status 0, before it gave a result",
+}
+"""Why a process failed that ended with status 0."""
 OnResult: TypeAlias = Callable[[Schedule], object]
 """Is called with the schedule after what the processes of a generation gave so far."""
 OnProgress: TypeAlias = Callable[[Generation, int, Comparison], object]
@@ -105,11 +114,13 @@ def _ran(plan: Plan, cells: Process, process: Living, turn: int) -> Ran:
     if outcome is not None and len(measured) < len(cells):
         # The next one was running when the process ended.
         reason = outcome.reason(process.command.deadline)
+        refused = outcome.status == REFUSED
+        code: FailureCode = "refused" if refused else outcome.code
         if outcome.status == 0:
             printed = [line for line in process.output.splitlines() if line.strip()]
-            reason = NOT_A_RESULT if len(printed) > len(measured) else NO_RESULT
-        failure = FailedRun(turn, reason, refused=outcome.status == REFUSED)
-        failures = {cells[len(measured)]: failure}
+            code = "not-a-result" if len(printed) > len(measured) else "no-result"
+            reason = REASONS[code]
+        failures = {cells[len(measured)]: FailedRun(turn, reason, refused, code)}
     return Ran(measured, failures, process.loading, process.seconds)
 
 

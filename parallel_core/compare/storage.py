@@ -87,8 +87,8 @@ def read_comparison(path: Path) -> Comparison:
     for name in comparison.experiments:
         if name not in EXPERIMENTS:
             raise RequestError(
-                f"{path} holds the experiment {name!r}, which is not known here: update "
-                "parallel-core"
+                f"{path} holds the experiment {name!r}, which is not known here: read it with the "
+                "version that measured it"
             )
     return comparison
 

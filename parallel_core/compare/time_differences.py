@@ -26,8 +26,9 @@ are named by their part and by no other.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from statistics import median
 from types import MappingProxyType
@@ -41,9 +42,10 @@ from parallel_core.measurement import differences
 from parallel_core.measurement.confidence_intervals import (
     SMALLEST_DIFFERENCE,
     Interval,
+    exponential,
     with_seconds,
 )
-from parallel_core.measurement.differences import Noise, Verdict
+from parallel_core.measurement.differences import Noise, Sample, Verdict
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.system.machine import WORTH_SAYING
 
@@ -91,6 +93,11 @@ class TimeDifference:
     """
     withheld: str = ""
     """Why no reasons are named, though the times differ."""
+
+    @property
+    def name(self) -> str:
+        """The experiment, framework and queues: `overlap on PyTorch + our queues`."""
+        return f"{self.cell.experiment} on {self.title}"
 
     @property
     def in_words(self) -> str:
@@ -200,34 +207,55 @@ def time_difference(
     """
     case = case or main_case(results, other)
     results, other = in_same_rounds(results, other)
-    times, other_times = results.medians(case), other.medians(case)
-    time, other_time = median(times), median(other_times)
     name = results.cell.experiment
     noise = noises.get(name, Noise(EXPERIMENTS[name].usual_deviation))
-    deviations = noise.deviation * time, noise.deviation * other_time
-    lost, other_lost = _own_losses(results, other)
+    error = max(errors.get(cell.backend, 0.0) for cell in (results.cell, other.cell))
+    interval_of = partial(differences.difference_interval, freedom_of_usual=noise.freedom)
+    return _difference(results, other, case, noise.deviation, interval_of, error)
 
-    ratio = differences.ratio_interval(times, other_times, noise)
-    ratio = Interval(ratio.estimate, ratio.low * (1 - lost), ratio.high / (1 - other_lost))
-    verdict = differences.verdict_on(ratio, len(times))
-    seconds = differences.difference_interval(times, other_times, deviations, noise.freedom)
-    low, high = seconds.low - lost * time, seconds.high + other_lost * other_time
-    seconds = Interval(seconds.estimate, low, high)
+
+def time_change(results: CellResults, before: CellResults, case: str) -> TimeDifference:
+    """Compare a believed cell with the same one of an older comparison by the time of a case.
+
+    The two were not measured in turn: no process of the one belongs to one of the other.
+    """
+    deviation = EXPERIMENTS[results.cell.experiment].usual_deviation
+    return _difference(results, before, case, deviation, differences.unpaired_interval)
+
+
+def _difference(
+    results: CellResults,
+    other: CellResults,
+    case: str,
+    deviation: float,
+    interval_of: Callable[[Sample, Sample], Interval],
+    error: float = 0.0,
+) -> TimeDifference:
+    """Compare two cells by the interval of a difference of two samples.
+
+    `deviation` is that of the logarithms, and `error` the systematic one in seconds.
+    """
+    times, other_times = results.medians(case), other.medians(case)
+    time, other_time = median(times), median(other_times)
+    deviations = deviation * time, deviation * other_time
+    lost, other_lost = _own_losses(results, other)
+    sample = Sample(times, deviations[0], lost * time)
+    other_sample = Sample(other_times, deviations[1], other_lost * other_time)
+    ratio = exponential(interval_of(sample.logarithms, other_sample.logarithms))
+    verdict = differences.verdict_on(ratio, min(len(times), len(other_times)))
+    seconds = interval_of(sample, other_sample)
     account, other_account = account_of(results, case), account_of(other, case)
     parts: dict[str, Interval] = {}
     # A part that only one of the cells has is in the rest of the other.
     if account.keys() == other_account.keys():
-        parts = {
-            part: differences.difference_interval(
-                values, other_account[part], deviations, noise.freedom
+        for part, values in account.items():
+            parts[part] = interval_of(
+                Sample(values, deviations[0]), Sample(other_account[part], deviations[1])
             )
-            for part, values in account.items()
-        }
 
     reasons: tuple[str, ...] = ()
     doubt = _doubt(results, other, case)
     if verdict in ("faster", "slower") and not doubt:
-        error = max(errors.get(cell.backend, 0.0) for cell in (results.cell, other.cell))
         least = max(TRUSTED * error, SMALLEST_DIFFERENCE * min(time, other_time))
         reasons = _reasons(seconds, parts, least)
     withheld = doubt if parts else ""

@@ -15,6 +15,7 @@ from parallel_core.experiments import probing, workloads
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.runner.work import Work
+from parallel_core.measurement.result import Note
 from parallel_core.measurement.timing import Timing
 
 FEWEST_MULTIPLICATIONS = 15
@@ -226,6 +227,12 @@ def note_issuing(trial: Trial, copies: str) -> None:
     case = trial.cases[copies]
     issuing_share = case.dispatch_median / case.median
     if trial.backend.engine == "async" and issuing_share > TOO_MUCH_ISSUING:
-        trial.notes.append(
-            f"“{copies}” was bound by issuing: its time is that of Python, and not of the copies."
-        )
+        trial.notes.append(bound_by_issuing(copies))
+
+
+def bound_by_issuing(case: str) -> Note:
+    """Say that issuing the copies of a case set its pace."""
+    return Note(
+        "bound-by-issuing",
+        f"“{case}” was bound by issuing: its time is that of Python, and not of the copies.",
+    )

@@ -57,7 +57,7 @@ def run_eager_cpu(
     backend: backends.Backend,
     *,
     size: int | None = None,
-    against: str = "others",
+    against: Literal["others", "none"] = "others",
     rounds: int = 5,
     budget: float = 15.0,
     count: int = 2,
@@ -80,7 +80,6 @@ def run_overlap(
     size: int | None = None,
     products: int | None = None,
     copies: int | None = None,
-    sizes: collections.abc.Sequence[int] | None = None,
     rounds: int = 5,
     budget: float = 15.0,
     count: int = 2,
@@ -133,7 +132,6 @@ def run_dependencies(
 def run_graph(
     backend: backends.Backend,
     *,
-    of: Literal["mlp", "xy"] = "mlp",
     batch: int = 1024,
     rounds: int = 5,
     budget: float = 15.0,
@@ -194,7 +192,6 @@ def run_learning_rates(
     data: parallel_core.training.dataset.Dataset,
     rates: collections.abc.Sequence[float] = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8),
     settings: parallel_core.training.batches.Settings = ...,
-    initial_scale: float = 8.0,
     rounds: int = 3,
     budget: float = 180,
     on_batch: collections.abc.Callable[[int, int], object] = ...,
@@ -216,23 +213,12 @@ def run_partitioning(
 ) -> Result:
     """How is a network best divided?"""
 
-def run_batch_norm(
-    backend: backends.Backend,
-    *,
-    rows: int = 256,
-    rounds: int = 5,
-    budget: float = 15.0,
-    count: int = 2,
-) -> Result:
-    """Whose statistics normalise a divided batch?"""
-
 def run_evaluate(
     backend: backends.Backend,
     *,
     data: parallel_core.training.dataset.Dataset,
     batch_size: int = 500,
     train_steps: int = 100,
-    checkpoint: parallel_core.training.checkpoints.Checkpoint | None = None,
     images: int | None = None,
     seed: int = 0,
     rounds: int = 5,

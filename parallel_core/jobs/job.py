@@ -1,7 +1,7 @@
 """A job as data: its processes on this machine, and their environments.
 
 Nothing is started here. The processes `rank 0`, `rank 1`, … train. MXNet also has a `scheduler` and
-`server 0`, `server 1`, …
+a `server`.
 """
 
 import os
@@ -14,9 +14,9 @@ from backends.process_groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
 Environment: TypeAlias = dict[str, str | None]
 """Variables to add to those of this process; a variable that is None is removed."""
 SERVER_COMMAND = (sys.executable, "-P", "-m", "backends.mxnet.parameter_server")
-"""The command of MXNet's scheduler and servers; an argument sets a deadline in seconds."""
+"""The command of MXNet's scheduler and server; an argument sets a deadline in seconds."""
 SERVING_ENVIRONMENT: Environment = {"MXNET_ENGINE_TYPE": None, "OMP_NUM_THREADS": "1"}
-"""The environment of MXNet's scheduler and servers, which need no engine and one thread."""
+"""The environment of MXNet's scheduler and server, which need no engine and one thread."""
 ADDRESS = "127.0.0.1"
 """The address at which all processes listen, because the frameworks' protocols authenticate nobody.
 """
@@ -30,8 +30,6 @@ class Job:
     processes: int
     """The number of ranks."""
     backend: str
-    servers: int
-    """The number of MXNet's parameter servers."""
     port: int
     timeout: float
     """The seconds without progress after which a rank gives up."""
@@ -58,7 +56,7 @@ def is_rank(name: str) -> bool:
 
 
 def processes_of(job: Job) -> list[Process]:
-    """Return the processes of a job: the scheduler and the servers first, then the ranks."""
+    """Return the processes of a job: the scheduler and the server first, then the ranks."""
     common: Environment = {
         TIMEOUT_VARIABLE: f"{job.timeout:g}",
         # gloo takes the loopback interface only if the variable names it.
@@ -71,7 +69,7 @@ def processes_of(job: Job) -> list[Process]:
         "DMLC_PS_ROOT_URI": ADDRESS,
         "DMLC_PS_ROOT_PORT": str(job.port),
         "DMLC_NUM_WORKER": str(job.processes),
-        "DMLC_NUM_SERVER": str(job.servers),
+        "DMLC_NUM_SERVER": "1",
         "DMLC_NODE_HOST": ADDRESS,
         "DMLC_INTERFACE": None,
         # Otherwise every process of ps-lite would listen at this port.
@@ -79,17 +77,11 @@ def processes_of(job: Job) -> list[Process]:
         # With it ps-lite's scheduler would listen at all addresses.
         "DMLC_USE_KUBERNETES": None,
     }
-    return [*_serving_processes_of(job, common), *_ranks_of(job, {**common, "DMLC_ROLE": "worker"})]
-
-
-def _serving_processes_of(job: Job, common: Environment) -> list[Process]:
-    """Return MXNet's scheduler and servers."""
-    of_scheduler = {**common, **SERVING_ENVIRONMENT, "DMLC_ROLE": "scheduler"}
-    of_server = {**common, **SERVING_ENVIRONMENT, "DMLC_ROLE": "server"}
-    scheduler = Process("scheduler", SERVER_COMMAND, of_scheduler)
-    names = [f"server {number}" for number in range(job.servers)]
-    servers = [Process(name, SERVER_COMMAND, of_server) for name in names]
-    return [scheduler, *servers]
+    serving = []
+    for role in ("scheduler", "server"):
+        environment = {**common, **SERVING_ENVIRONMENT, "DMLC_ROLE": role}
+        serving.append(Process(role, SERVER_COMMAND, environment))
+    return [*serving, *_ranks_of(job, {**common, "DMLC_ROLE": "worker"})]
 
 
 def _ranks_of(job: Job, common: Environment) -> list[Process]:

@@ -14,11 +14,12 @@ from weakref import WeakSet
 import numpy as np
 
 from backends.arrays import rebuilt, tree_leaves, tree_map
+from backends.base import BaseBackend, Setup
 from backends.devices import Device, Wanted
 from backends.errors import BackendError, ComputationError
 from backends.numpy.backend import NumPyBackend
 from backends.profiling.marks import Mark, function_name, task_text
-from backends.protocol import Array, BaseBackend, HostArray, Setup
+from backends.protocol import Array, HostArray
 
 Span = tuple[str, str, float, float]
 """A computation: its name, its thread, and the clock before and after."""

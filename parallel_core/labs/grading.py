@@ -159,12 +159,11 @@ def judge_order(lab: Lab, engine: str) -> Outcome:
     except MeasurementError as error:
         return failed(str(error), "an end without an error")
     # Disturbed times do not make a count wrong.
-    errors = [problem for problem in result.problems if problem not in result.disturbances]
-    if errors:
-        return failed("; ".join(errors), "what NumPy gives")
+    if result.errors:
+        return failed("; ".join(map(str, result.errors)), "what NumPy gives")
     counted = result.counts.get(lab.order.name)
     if counted is None:
-        return failed("; ".join(("nothing was counted", *result.notes)), "a count")
+        return failed("; ".join(("nothing was counted", *map(str, result.notes))), "a count")
     if counted.count < LEAST_SHARE * counted.of:
         return failed(write(counted), f"at least half of {counted.of}")
     return Outcome(what, 40, "passed", write(counted))

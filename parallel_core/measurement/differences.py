@@ -13,10 +13,10 @@ apart than that is judged by them instead (`noise_of_experiment`). One pair tell
 One process in fifty is disturbed far beyond the others. Of four pairs or more the farthest one is
 moved in, so that it does not hide what the rest show.
 
-Where two sides were not measured in turn, as two recordings of a program, there are no pairs:
-`unpaired_interval` compares their means, each with its variance (Welch 1947). The usual deviation
-only steadies a side that is as quiet as usual; a louder one is judged by itself, so that the
-interval holds on a busy machine too.
+Where two sides were not measured in turn, as two comparisons or recordings of a program, there are
+no pairs: `unpaired_interval` compares their means, each with its variance (Welch 1947). The usual
+deviation only steadies a side that is as quiet as usual; a louder one is judged by itself, so that
+the interval holds on a busy machine too.
 
 benchmarks/trust/self_test.py counts how often a cell that is compared with itself is called
 different: less than once in twenty, with two processes too.
@@ -86,6 +86,23 @@ class Noise(NamedTuple):
 USUAL_NOISE = Noise()
 
 
+class Sample(NamedTuple):
+    """What the processes of one side measured."""
+
+    values: Sequence[float]
+    deviation: float
+    """The standard deviation of such values, usually; of a single value it is all that is known."""
+    lost: float = 0.0
+    """By how much other work may have made all of them larger."""
+
+    @property
+    def logarithms(self) -> "Sample":
+        """The logarithms of the values, which are positive, with their deviation and loss."""
+        center = median(self.values)
+        logarithms = tuple(map(math.log, self.values))
+        return Sample(logarithms, self.deviation / center, -math.log1p(-self.lost / center))
+
+
 def ratio_interval(
     values: Sequence[float], others: Sequence[float], noise: Noise = USUAL_NOISE
 ) -> Interval:
@@ -93,43 +110,30 @@ def ratio_interval(
 
     It is the median of the rounds' ratios. All values are positive.
     """
-    logarithms = np.log(values).tolist(), np.log(others).tolist()
-    deviations = noise.deviation, noise.deviation
-    return exponential(difference_interval(*logarithms, deviations, noise.freedom))
+    samples = [Sample(np.log(side).tolist(), noise.deviation) for side in (values, others)]
+    return exponential(difference_interval(*samples, noise.freedom))
 
 
 def difference_interval(
-    values: Sequence[float],
-    others: Sequence[float],
-    deviations: tuple[float, float],
-    freedom_of_usual: float = USUAL_FREEDOM,
+    sample: Sample, other: Sample, freedom_of_usual: float = USUAL_FREEDOM
 ) -> Interval:
-    """Return the difference `values` − `others` of two cells in the same rounds, with its interval.
+    """Return by how much a cell's values are larger than another's in the same rounds, with its
+    interval.
 
-    It is the median of the rounds' differences, and unbounded if there is one round. `deviations`
-    are the usual ones of the two cells, in the values' unit, with their degrees of freedom.
+    It is the median of the rounds' differences, and unbounded if there is one round.
     """
-    pairs = [value - other for value, other in zip(values, others, strict=True)]
+    rounds = zip(sample.values, other.values, strict=True)
+    pairs = [value - other_value for value, other_value in rounds]
     count, estimate = len(pairs), median(pairs)
     if count < FEWEST_PROCESSES:
         return Interval(estimate, -math.inf, math.inf)
     freedom = freedom_of_usual + count - 1
-    usual_variance = sum(deviation**2 for deviation in deviations)
+    usual_variance = sample.deviation**2 + other.deviation**2
     moderated = (freedom_of_usual * usual_variance + (count - 1) * _variance(pairs)) / freedom
     # The median of two values is their mean.
     of_median = moderated / count * (1.0 if count == 2 else VARIANCE_OF_MEDIAN)
     reach = student_t(freedom) * math.sqrt(of_median)
-    return Interval(estimate, estimate - reach, estimate + reach)
-
-
-class Sample(NamedTuple):
-    """What the processes of one side measured, by themselves."""
-
-    values: Sequence[float]
-    deviation: float
-    """The standard deviation of such values, usually; of a single value it is all that is known."""
-    lost: float = 0.0
-    """By how much other work may have made all of them larger."""
+    return Interval(estimate, estimate - reach - sample.lost, estimate + reach + other.lost)
 
 
 def unpaired_interval(sample: Sample, other: Sample, among: int = 1) -> Interval:

@@ -19,7 +19,8 @@ import numpy as np
 
 from backends import Array, Backend, Device
 from backends.arrays import tree_leaves, tree_map
-from backends.protocol import DelegatingBackend, HostArray
+from backends.base import DelegatingBackend
+from backends.protocol import HostArray
 from parallel_core.measurement.task_graph import Kind, Task
 
 ItemPath: TypeAlias = tuple[int, ...]

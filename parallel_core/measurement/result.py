@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,7 @@ Timing: TypeAlias = tuple[float, float]
 
 RESULT_SCHEMA = 2
 READ_SCHEMAS = (1, 2)
-"""The first had no `bands`."""
+"""The first had no `bands`, and sentences in place of notes."""
 LEAST_SHARE = 0.01
 """No case has less of its time, however much other programs seem to have taken."""
 NUMBERS = ("metrics", "checks", "series", "metric_intervals")
@@ -30,6 +30,40 @@ WHAT_WOULD_CHANGE_IT = "What would change it:"
 
 Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 SomeSeconds: TypeAlias = Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)]
+
+NoteCode: TypeAlias = Literal[
+    "above-possible",
+    "bound-by-issuing",
+    "budget-ended",
+    "busy",
+    "counts-differ",
+    "devices-differ",
+    "early-wait",
+    "example",
+    "faster-than-part",
+    "few-rounds",
+    "from-checkpoint",
+    "impossible-figure",
+    "included-epochs",
+    "not-measured",
+    "order-broken",
+    "recorded-otherwise",
+    "uncounted",
+    "unequal-image",
+    "values-differ",
+]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence of a result beside its answer: a note, a problem or a disturbance."""
+
+    code: NoteCode | None
+    """What it says, for programs; null if an older version wrote the result."""
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
 
 
 @dataclass(frozen=True)
@@ -169,11 +203,11 @@ class Result:
     Under the key `answer` are `sentences`, `would_change` and `code`; it is null for an experiment
     that gives none.
     """
-    notes: tuple[str, ...] = ()
-    """More sentences, one for each question that the experiment asks."""
-    problems: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    """What else a reader must know."""
+    problems: tuple[Note, ...] = ()
     """Why the result is invalid: a check that failed, an impossible time. Empty if it is valid."""
-    disturbances: tuple[str, ...] = ()
+    disturbances: tuple[Note, ...] = ()
     """Those of the problems that a disturbed machine explains: times that cannot be true beside
     numbers that are right.
 
@@ -230,9 +264,14 @@ class Result:
         return not self.problems and not self.disturbances
 
     @property
+    def errors(self) -> tuple[Note, ...]:
+        """The problems that a disturbed machine does not explain."""
+        return tuple(problem for problem in self.problems if problem not in self.disturbances)
+
+    @property
     def is_merely_disturbed(self) -> bool:
         """Whether it is invalid, and a disturbed machine explains all that is wrong."""
-        return bool(self.problems) and set(self.problems) == set(self.disturbances)
+        return bool(self.problems) and not self.errors
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
@@ -256,8 +295,14 @@ class Result:
                     f"a result of schema {read['schema']}; known here: {RESULT_SCHEMA}"
                 )
             numbers = {name: _with_nan(read[name]) for name in NUMBERS if name in read}
+            notes = {
+                key: list(map(_with_code, read[key]))
+                for key in ("notes", "problems", "disturbances")
+                if key in read
+            }
             # Where it is missing, this machine would take its place.
-            result = msgspec.convert({**read, **numbers, "environment": read["environment"]}, cls)
+            environment = {"environment": read["environment"]}
+            result = msgspec.convert({**read, **numbers, **notes, **environment}, cls)
         except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise ValueError(f"not a result: {error}") from error
         cases = [replace(case, watch=result.machine_watch) for case in result.cases]
@@ -288,6 +333,11 @@ def describe_backend(backend: Backend, size: int | None = None) -> dict[str, Any
         "kernels": [asdict(kernels) for kernels in kernels_of(backend)],
         "product": asdict(product_of(backend, size)),
     }
+
+
+def _with_code(read: Any) -> Any:
+    """Return a note as it was read, or a sentence as a note without a code."""
+    return Note(None, read) if isinstance(read, str) else read
 
 
 def _with_nan(read: Any) -> Any:

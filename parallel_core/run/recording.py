@@ -104,7 +104,7 @@ def seconds_unprofiled(result: Result) -> float:
     twice.
     """
     cases, _ = _cases_to_repeat(result)
-    return sum(2 * case.repeats * median(case.seconds) for case in cases)
+    return sum(2 * case.again_seconds for case in cases)
 
 
 def overhead(result: Result, profiled: Mapping[str, float]) -> str:

@@ -3,7 +3,6 @@ out of its bounds.
 """
 
 import math
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,25 +23,7 @@ PROCESSES = click.IntRange(1, MOST_PROCESSES)
 MOST_DEVICES = 256
 
 
-class _PathThatCanBe(click.Path):
-    """A path of a file that exists or could exist."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, or fail if no file can have it, for example because it is too long."""
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        try:
-            path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            # A missing file is reported when it is read or written.
-            pass
-        except (OSError, ValueError) as error:
-            name = click.format_filename(path, shorten=True)
-            reason = getattr(error, "strerror", error)
-            self.fail(f"{name!r}: {reason}", param, ctx)
-        return path
-
-
-PATH = _PathThatCanBe()
+PATH = click.Path(path_type=Path)
 
 
 class Parsed(click.ParamType[Any]):

@@ -11,7 +11,7 @@ import os
 import platform
 import resource
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,6 @@ from backends.host import (
     core_numbers,
     processor_field,
     processor_name,
-    release_freed_memory,
 )
 from backends.registry import package_version
 from parallel_core.system.formatting import figure, percent
@@ -106,24 +105,6 @@ def free_memory() -> int:
         return max(0, min(free, limit - taken))
     except (OSError, ValueError):
         return free
-
-
-def peak_memory_growth(fn: Callable[[], object]) -> int | None:
-    """Run `fn`, and return the bytes by which its peak resident memory exceeds the memory before.
-
-    None without Linux's /proc. `fn` must wait for everything that it launches.
-    """
-    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-    try:
-        # Otherwise `fn` could use freed blocks that malloc keeps, and its memory would not show.
-        release_freed_memory()
-        # The number 5 resets the peak (proc(5)).
-        reset.write_text("5")
-        before = _kibibytes(status, "VmRSS")
-        fn()
-        return max(0, _kibibytes(status, "VmHWM") - before) * 1024
-    except (OSError, KeyError):
-        return None
 
 
 @dataclass(frozen=True)
@@ -315,12 +296,6 @@ def _waited_seconds() -> float | None:
 def _clocks() -> tuple[float, ...]:
     """Return the clocks of the cores, in MHz; empty except on x86 processors."""
     return tuple(map(float, processor_field("cpu MHz")))
-
-
-def _kibibytes(status: Path, field: str) -> int:
-    """Return a field of a process's status file, in KiB."""
-    fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-    return int(fields[field].split()[0])
 
 
 @cache

@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Literal
 
 from backends.host import on_cores
 
@@ -32,6 +32,13 @@ class Outcome:
     output: str
     errors: str
     timed_out: bool
+
+    @property
+    def code(self) -> Literal["failed", "killed", "timed-out"]:
+        """How a command ended that failed."""
+        if self.timed_out:
+            return "timed-out"
+        return "killed" if self.status < 0 else "failed"
 
     def reason(self, deadline: float) -> str:
         """Say in one line why the command failed, which had `deadline` seconds."""

@@ -177,15 +177,14 @@ def show_difference(difference: Difference, console: Console) -> None:
                 with_bounds(change.ratio),
                 Text(change.verdict, VERDICT_COLOURS[change.verdict]),
             )
-            name = f"{change.cell.experiment} on {change.title}"
-            table.add_row(name, change.case, ratio, verdict, change.reasons_in_words)
+            table.add_row(change.name, change.case, ratio, verdict, change.reasons_in_words)
         show_table(table, console)
     for of_cell in difference.cells:
         meaning = of_cell.meaning
         if meaning is not None:
             before = meaning.old.says if meaning.old else "Open"
             now = meaning.new.says if meaning.new else "Open"
-            sentence = f"{of_cell.cell}, {meaning.metric}: {before} → {now}"
+            sentence = f"{of_cell.results.name}, {meaning.metric}: {before} → {now}"
             show_sentence(sentence, console, bullet="· ")
     show_sentences(
         (f"left out: {reason}" for reason in difference.left_out), console, ASIDE, bullet="· "

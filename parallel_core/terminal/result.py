@@ -59,7 +59,7 @@ def show(
     else:
         show_table(next(_tables(result, MOST_ROWS)), console)
     show_sentence(_parameters(result), console, ASIDE)
-    show_sentences(result.notes, console, bullet="· ")
+    show_sentences(map(str, result.notes), console, bullet="· ")
     show_sentences(_about_load(result), console, DOUBTFUL, bullet="· ")
     show_sentences((f"INVALID: {problem}" for problem in result.problems), console, f"bold {BAD}")
     if result.answer is not None:

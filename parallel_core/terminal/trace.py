@@ -3,10 +3,13 @@ with details; several ranks side by side.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Column, Table
 
+from parallel_core.measurement.confidence_intervals import Interval, with_seconds
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences, show_table, table_of
@@ -26,7 +29,7 @@ from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.evidence.interference import Price
 from parallel_core.traces.profile.analysis import Analysis
 from parallel_core.traces.ranks import RankFigures, Ranks
-from parallel_core.traces.reasons import Unhidden
+from parallel_core.traces.reasons import ExchangeFigures, Unhidden
 from parallel_core.traces.steps.figures import StepsFigures
 from parallel_core.traces.trace_files import RankTrace
 from parallel_core.traces.trust import Doubt, in_one_line
@@ -36,19 +39,6 @@ MAX_ROWS = 6
 """The most operations or steps that are listed; the JSON has all of them."""
 MAX_REASONS = 3
 """The most kinds of exchange and copy on the first screen."""
-DEVICES = Columns(
-    "from a device's first operation to its last",
-    "device",
-    ("device",),
-    {
-        "seconds": "time",
-        "idle_seconds": "idle",
-        "compute_seconds": "computes",
-        "collective_seconds": "collectives",
-        "hidden_collective_share": "hidden",
-    },
-    most="seconds",
-)
 IDLENESS = Columns(
     "idle between operations: waiting for the host to launch, from kernel to kernel, for other "
     "queues",
@@ -80,6 +70,20 @@ STEPS = Columns(
         "exchange_seconds": "exchanging",
     },
 )
+EXCHANGES = Columns(
+    "exchanges of a step (of the recording, if it marks none) by process group: launched in the "
+    "forward or backward pass, or after both",
+    "exchange, and why it is not hidden",
+    ("in_words",),
+    {
+        "launched": "launched",
+        "number": "number",
+        "seconds": "time",
+        "hidden_share": "hidden",
+        "waited_seconds": "waiting",
+    },
+    most="seconds",
+)
 IN_WORDS = {
     "seconds": "in all",
     "busy_seconds": "at work",
@@ -98,7 +102,7 @@ MAX_RANKS = 8
 """The most ranks that are listed one by one."""
 
 
-def show_trace(rank: RankTrace, with_details: bool, console: Console) -> None:
+def show_trace(rank: RankTrace, with_details: bool, with_exchanges: bool, console: Console) -> None:
     """Print the answer of a program's trace, or the figures of an experiment's cases."""
     notes = rank.timeline.notes
     answer = answer_of_trace(rank.figures)
@@ -112,8 +116,10 @@ def show_trace(rank: RankTrace, with_details: bool, console: Console) -> None:
         if answer is not None:
             show_details(rank.figures[0], rank.prices, console)
         show_sentences(notes, console, ASIDE, bullet="· ")
-    else:
+    elif not with_exchanges:
         show_sentence(NEXT, console, ASIDE)
+    if with_exchanges:
+        show_exchanges(rank.figures[0].exchanges_by_pass, [rank], console)
 
 
 def show_analysis(analysis: Analysis, console: Console) -> None:
@@ -126,11 +132,10 @@ def show_answer(
     answer: Answer, unhidden: Sequence[Unhidden], doubts: Sequence[Doubt], console: Console
 ) -> None:
     """Print the answer, why something was not hidden, what is unusual, and how far to trust it."""
-    *sentences, first = (*answer.sentences, "")[:4]
-    show_sentences(sentences, console)
+    show_sentences((said for said in answer.sentences if said != answer.look_first), console)
     if unhidden:
         _show_reasons(unhidden, console)
-    show_sentences(filter(None, (first,)), console)
+    show_sentences(filter(None, (answer.look_first,)), console)
     process = answer.recording.processes[0]
     if process.steps is not None:
         show_sentences(list(_steps_lines(process.steps))[:2], console, bullet="· ")
@@ -149,17 +154,36 @@ def _show_reasons(unhidden: Sequence[Unhidden], console: Console) -> None:
 
 
 def show_details(case: CaseFigures, prices: Sequence[Price], console: Console) -> None:
-    """Print tables of a case's queues, devices, longest operations and steps, and all sentences."""
+    """Print tables of a case's queues, longest operations and steps, and all sentences."""
     show_rows(case.queues, QUEUES, console)
     show_sentences(case_lines(case), console, bullet="· ")
     show_prices(prices, console)
-    show_rows(case.devices, DEVICES, console)
     show_rows(case.idleness, IDLENESS, console)
     show_rows(case.operations[:MAX_ROWS], OPERATIONS, console)
     if case.steps is not None:
         if len(case.steps.steps) <= MAX_ROWS:
             show_rows(case.steps.steps, STEPS, console)
         show_sentences(_steps_lines(case.steps), console, bullet="· ")
+
+
+def show_exchanges(
+    exchanges: Sequence[ExchangeFigures], ranks: Sequence[RankTrace], console: Console
+) -> None:
+    """Print a table of exchanges, and what it cost to hide them, if the traces say it."""
+    show_rows(exchanges, EXCHANGES, console)
+    prices = [price for rank in ranks for price in rank.prices if price.beside == "exchange"]
+    if exchanges and prices:
+        hidden = sum(row.hidden_seconds for row in exchanges)
+        steps = exchanges[0].steps or 1
+        bounds = zip(*(astuple(price.lost_seconds) for price in prices), strict=True)
+        lost = Interval(*(fmean(of_ranks) / steps for of_ranks in bounds))
+        cost = "no longer" if lost.low <= 0 else f"{with_seconds(lost)} longer"
+        show_sentence(
+            f"hidden: {seconds(hidden)}, for which computing took {cost}, by the operations that "
+            "can be compared",
+            console,
+            bullet="· ",
+        )
 
 
 def _steps_lines(steps: StepsFigures) -> Iterator[str]:
@@ -183,7 +207,8 @@ def show_ranks(ranks: Ranks, console: Console) -> None:
     are_few = len(ranks.by_rank) <= MAX_RANKS
     table = _rows_of_ranks(ranks) if are_few else _rows_of_figures(ranks)
     show_table(table, console)
-    show_sentences((_straggler(ranks), *ranks.notes), console, bullet="· ")
+    notes = (doubt.sentence for doubt in ranks.notes)
+    show_sentences((_straggler(ranks), *notes), console, bullet="· ")
 
 
 def _title(ranks: Ranks) -> str:

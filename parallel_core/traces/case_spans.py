@@ -322,16 +322,19 @@ def union(*intervals: np.ndarray) -> np.ndarray:
 
 def intersection(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the times that two interval sets both cover."""
-    if min(len(first), len(second)) == 0:
-        return NO_INTERVALS
-    # At each start one set more covers the time, at each end one less.
-    times = np.concatenate((first.ravel(), second.ravel()))
-    steps = np.tile(np.array([1, -1], dtype=np.int8), len(times) // 2)
-    # Of equal times, ends come first: what only touches is not covered by both.
+    return covered_twice(np.concatenate((first, second)))
+
+
+def covered_twice(intervals: np.ndarray) -> np.ndarray:
+    """Return the times that two or more of some intervals cover."""
+    # At each start one more covers the time, at each end one less.
+    times = intervals.ravel()
+    steps = np.tile(np.array([1, -1], dtype=np.int64), len(intervals))
+    # Of equal times, ends come first: what only touches is not covered twice.
     order = np.lexsort((steps, times))
     times = times[order]
-    both_begin = np.flatnonzero(np.cumsum(steps[order]) == 2)
-    return np.stack((times[both_begin], times[both_begin + 1]), axis=1)
+    begins = np.flatnonzero(np.cumsum(steps[order]) >= 2)
+    return union(np.stack((times[begins], times[begins + 1]), axis=1))
 
 
 def clip(intervals: np.ndarray, start: int, end: int) -> np.ndarray:

@@ -4,13 +4,14 @@ returned.
 A case lasts from its first launch to the end of its last span; the idle edges of its window do not
 count. An operation is a span on a device; communication is copying and exchanging. `hidden_share`
 is the share of communication that lies under computation, as `parts` has it: copies under that of
-any device, exchanges under the same device's. What Holistic Trace Analysis calls overlap is in
-`devices`: of only collectives, without copies, device by device.
+any device, exchanges under the same device's, as Holistic Trace Analysis has it
+(github.com/facebookresearch/HolisticTraceAnalysis, get_comm_comp_overlap).
 """
 
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Annotated
 
 import numpy as np
@@ -26,20 +27,15 @@ from parallel_core.traces.case_spans import (
     total_length,
     union,
 )
-from parallel_core.traces.devices import (
-    DeviceFigures,
-    OperationFigures,
-    device_figures,
-    operations_by_name,
-)
+from parallel_core.traces.devices import OperationFigures, operations_by_name
 from parallel_core.traces.devices.queues import (
-    KERNEL_DELAY,
     QueueFigures,
     QueueIdleness,
     queue_figures,
     queue_idleness,
 )
-from parallel_core.traces.evidence.passes import EarlyExchanges, early_exchanges
+from parallel_core.traces.evidence.exchanges import CollectiveAt
+from parallel_core.traces.evidence.passes import AFTER_BOTH, phases_of_exchanges
 from parallel_core.traces.figures import (
     Count,
     Lacking,
@@ -50,13 +46,15 @@ from parallel_core.traces.figures import (
     figures_of_level,
     ratio,
 )
-from parallel_core.traces.reasons import Unhidden, unhidden
-from parallel_core.traces.steps.figures import (
-    AnnotationFigures,
-    StepsFigures,
-    annotations,
-    steps,
+from parallel_core.traces.reasons import (
+    ExchangeFigures,
+    Reasoned,
+    Unhidden,
+    exchanges_by_pass,
+    reasoned,
+    unhidden,
 )
+from parallel_core.traces.steps.figures import StepsFigures, steps
 from parallel_core.traces.trust import waits_for_nothing
 
 
@@ -81,11 +79,10 @@ BETWEEN_TWO = re.compile(r"(?:^|gloo:|nccl:)(?:send|recv)$|SendRecv")
 class CaseFigures:
     """One case by its trace."""
 
-    def __init__(self, spans: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> None:
-        """Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count
-        as kernel waits.
-        """
-        self.spans, self.kernel_delay = spans, kernel_delay
+    def __init__(
+        self, spans: CaseSpans, collective_at: CollectiveAt = MappingProxyType({})
+    ) -> None:
+        self.spans, self.collective_at = spans, collective_at
 
     @cached_property
     def division(self) -> Division:
@@ -96,7 +93,8 @@ class CaseFigures:
         """Compute all figures, and let go of the spans."""
         for name in figures_of_level(CaseFigures):
             getattr(self, name)
-        vars(self).pop("division", None)
+        for name in ("division", "collective_at", "_reasoned"):
+            vars(self).pop(name, None)
         self.spans = replace(self.spans, spans=self.spans.spans[:0], host_calls=None)
         return self
 
@@ -168,7 +166,11 @@ class CaseFigures:
     @figure
     def unhidden(self) -> tuple[Unhidden, ...]:
         """The exchanges and copies that ran beside no computation, by name, and why."""
-        return unhidden(self.spans)
+        return unhidden(self._reasoned)
+
+    @cached_property
+    def _reasoned(self) -> Reasoned | None:
+        return reasoned(self.spans)
 
     @figure
     def waits(self) -> Annotated[LaunchWaits | None, Lacking("no-links")]:
@@ -201,26 +203,14 @@ class CaseFigures:
         return None if returned is None else ratio(returned, self.seconds)
 
     @figure
-    def devices(self) -> tuple[DeviceFigures, ...]:
-        """Devices by name; the figures of Holistic Trace Analysis, among them collectives under
-        computation.
-        """
-        return device_figures(self.spans)
-
-    @figure
     def idleness(self) -> tuple[QueueIdleness, ...]:
         """Devices' queues by name."""
-        return queue_idleness(self.spans, self.kernel_delay)
+        return queue_idleness(self.spans)
 
     @figure
     def operations(self) -> tuple[OperationFigures, ...]:
         """By name, those that took the most time first."""
         return operations_by_name(self.spans)
-
-    @figure
-    def annotations(self) -> tuple[AnnotationFigures, ...]:
-        """The program's own, by name, those that last longest first."""
-        return annotations(self.spans)
 
     @figure
     def steps(self) -> Annotated[StepsFigures | None, Lacking("no-steps")]:
@@ -242,18 +232,16 @@ class CaseFigures:
         """How many were launched before the last operator of their step's backward pass began:
         these can hide under it.
         """
-        return None if self._early is None else self._early.early
-
-    @figure
-    def forward_exchanges(self) -> Annotated[Count | None, Lacking("no-backward-pass")]:
-        """How many were launched before their step's backward pass began: they can hide under the
-        forward pass.
-        """
-        return None if self._early is None else self._early.forward
+        return None if self._phases is None else int((self._phases < AFTER_BOTH).sum())
 
     @cached_property
-    def _early(self) -> EarlyExchanges | None:
-        return early_exchanges(self.spans)
+    def _phases(self) -> np.ndarray | None:
+        return phases_of_exchanges(self.spans)
+
+    @figure
+    def exchanges_by_pass(self) -> tuple[ExchangeFigures, ...]:
+        """By kind, process group and pass, those that take the most time first."""
+        return exchanges_by_pass(self.spans, self._phases, self.collective_at, self._reasoned)
 
     @figure
     def between_two_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:

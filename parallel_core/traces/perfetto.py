@@ -28,7 +28,7 @@ from parallel_core.traces.case_spans import (
     groups_of,
     intersection,
 )
-from parallel_core.traces.devices.queues import KERNEL_DELAY, WAITED_FOR, gaps_of_queue
+from parallel_core.traces.devices.queues import WAITED_FOR, gaps_of_queue
 from parallel_core.traces.reasons import REASONS, reasoned
 from parallel_core.traces.steps.figures import step_windows
 
@@ -47,9 +47,7 @@ class Finding(NamedTuple):
     """What the name does not say: a reason in words."""
 
 
-def write_findings(
-    source: Path, timeline: Timeline, origin: int, target: Path, kernel_delay: int = KERNEL_DELAY
-) -> None:
+def write_findings(source: Path, timeline: Timeline, origin: int, target: Path) -> None:
     """Write the trace in `source` with our findings to `target`, compressed if it ends in `.gz`.
 
     `origin` is the timeline's zero by the file's clock, in nanoseconds. Raises RequestError if the
@@ -57,7 +55,7 @@ def write_findings(
     """
     _check_whole(source)
     (case,) = cases_of(timeline)
-    tracks = tracks_of(case, kernel_delay)
+    tracks = tracks_of(case)
 
     def write(stream: BinaryIO) -> None:
         if target.suffix == ".gz":
@@ -83,7 +81,7 @@ def _check_whole(source: Path) -> None:
         ) from error
 
 
-def tracks_of(case: CaseSpans, kernel_delay: int) -> dict[str, list[Finding]]:
+def tracks_of(case: CaseSpans) -> dict[str, list[Finding]]:
     """Return our tracks by name, in the order in which they are shown."""
     tracks = {
         "steps": [Finding(*window) for window in step_windows(case.annotations)],
@@ -94,7 +92,7 @@ def tracks_of(case: CaseSpans, kernel_delay: int) -> dict[str, list[Finding]]:
     places_of_queues = groups_of(case.spans.queue_of)
     for (device, queue), places in zip(case.spans.queues, places_of_queues, strict=True):
         if device != HOST_DEVICE:
-            tracks[f"{device} {queue}, idle"] = list(_idle(case, places, kernel_delay))
+            tracks[f"{device} {queue}, idle"] = list(_idle(case, places))
     tracks |= _not_hidden(case)
     return {name: track for name, track in tracks.items() if track}
 
@@ -147,9 +145,9 @@ def _not_hidden(case: CaseSpans) -> dict[str, list[Finding]]:
     return tracks
 
 
-def _idle(case: CaseSpans, places: np.ndarray, kernel_delay: int) -> Iterator[Finding]:
+def _idle(case: CaseSpans, places: np.ndarray) -> Iterator[Finding]:
     """Yield the gaps of a queue, whose spans stand at some places, with what it waited for."""
-    gaps = gaps_of_queue(case, places, kernel_delay)
+    gaps = gaps_of_queue(case, places)
     for start, end, waited_for in zip(*(column.tolist() for column in gaps), strict=True):
         yield Finding(WAITED_FOR[waited_for], start, end)
 

@@ -1,4 +1,5 @@
-"""Why exchanges and copies were not hidden: for each kind of them the reason that the trace shows.
+"""Why exchanges and copies were not hidden: for each kind of them the reason that the trace shows,
+and of exchanges for each process group and pass, too.
 
 The first reason of `REASONS` that holds is an operation's. A kind, all operations of one name, has
 the reason of most of the time in which its operations ran beside no computation. A kind that is
@@ -7,13 +8,15 @@ hidden but for little, or takes little time beside no computation, has none.
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from backends.profiling.collectives import Collective
 from backends.profiling.timeline import KINDS, SpanKind
-from parallel_core.system.formatting import figure, seconds
+from parallel_core.system.formatting import figure as written_figure
+from parallel_core.system.formatting import seconds
 from parallel_core.traces.account import masks_of
 from parallel_core.traces.case_spans import (
     ALL,
@@ -21,7 +24,9 @@ from parallel_core.traces.case_spans import (
     groups_of,
 )
 from parallel_core.traces.evidence.communication import communication
+from parallel_core.traces.evidence.exchanges import CollectiveAt, alike_exchanges
 from parallel_core.traces.evidence.exposure import Evidence
+from parallel_core.traces.evidence.passes import Phase
 from parallel_core.traces.evidence.usual_steps import (
     RARE,
     Times,
@@ -29,7 +34,7 @@ from parallel_core.traces.evidence.usual_steps import (
     times_in_usual_steps,
     times_of,
 )
-from parallel_core.traces.figures import Count, Lacking, Seconds
+from parallel_core.traces.figures import Count, Lacking, Ratio, Seconds, Share, figure, ratio
 from parallel_core.traces.steps.figures import step_windows
 
 LEAST_SHARE = 0.01
@@ -205,9 +210,45 @@ class Unhidden:
         time, count = seconds(self.unhidden_seconds), f"{self.operations:,}"
         if self.steps:
             time = f"{seconds(self.unhidden_seconds / self.steps)} a step"
-            count = f"{figure(self.operations / self.steps)} a step"
+            count = f"{written_figure(self.operations / self.steps)} a step"
         whole = f"{time} of {self.name} ({count}) lay beside no computation"
         return f"{whole}: {self.sentence}. {self.remedy}".rstrip()
+
+
+@dataclass(frozen=True)
+class ExchangeFigures:
+    """The exchanges of one kind in one process group that were launched in one pass: in a step, or
+    in all if none are marked.
+    """
+
+    kind: str
+    group: str
+    """The process group's name and ranks, as the trace has them; empty if it does not say."""
+    launched: Annotated[Phase | None, Lacking("no-backward-pass")]
+    """In which pass, or after both: when the last operator of the backward pass has begun."""
+    steps: Annotated[Count | None, Lacking("no-steps")]
+    number: Ratio
+    """How many there are, each device's own."""
+    seconds: Seconds
+    """How long they run; the mean of the devices that exchange."""
+    hidden_seconds: Seconds
+    """How much of that lies under the same device's computation."""
+    unhidden: Unhidden | None
+    """Why the rest is not; null if it needs no reason."""
+    collectives: tuple[Collective, ...] = field(repr=False)
+    waited_seconds: Annotated[Seconds | None, Lacking("not-matched")] = None
+    """How much of it is waiting for other ranks, whose traces say it."""
+
+    @figure
+    def hidden_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
+        """Hidden seconds as a share of all."""
+        return ratio(self.hidden_seconds, self.seconds)
+
+    @property
+    def in_words(self) -> str:
+        """Its kind and process group, and why it is not hidden."""
+        name = f"{self.kind} {self.group}".rstrip()
+        return name if self.unhidden is None else f"{name}: {self.unhidden.sentence}"
 
 
 class Reasoned(NamedTuple):
@@ -234,37 +275,72 @@ def reasoned(case: CaseSpans) -> Reasoned | None:
     return Reasoned(exposed, np.argmax(holding, axis=0))
 
 
-def unhidden(case: CaseSpans) -> tuple[Unhidden, ...]:
+def unhidden(operations: Reasoned | None) -> tuple[Unhidden, ...]:
     """Return the kinds of exchange and copy that were not hidden, by how long they were not."""
-    operations = reasoned(case)
     if operations is None:
         return ()
-    names = case.spans.name_of[operations.exposed.places].astype(np.int64)
-    kinds = case.spans.kinds[operations.exposed.places]
+    exposed = operations.exposed
+    spans = exposed.case.spans
+    names = spans.name_of[exposed.places].astype(np.int64)
     rows = []
-    for same_kind in groups_of(names * len(KINDS) + kinds):
-        row = _unhidden_of_kind(case, operations, same_kind)
+    for same_kind in groups_of(names * len(KINDS) + spans.kinds[exposed.places]):
+        first = exposed.places[same_kind[0]]
+        has_name = spans.name_of == spans.name_of[first]
+        row = _unhidden_among(operations, has_name & (spans.kinds == spans.kinds[first]))
         if row is not None:
             rows.append(row)
     return tuple(sorted(rows, key=lambda row: -row.unhidden_seconds))
 
 
-def _unhidden_of_kind(
-    case: CaseSpans, operations: Reasoned, numbers: np.ndarray
-) -> Unhidden | None:
-    """Return the reason of one kind, some of whose operations were not hidden, if it needs one.
+def exchanges_by_pass(
+    case: CaseSpans,
+    phases: np.ndarray | None,
+    collective_at: CollectiveAt,
+    operations: Reasoned | None,
+) -> tuple[ExchangeFigures, ...]:
+    """Return the figures of exchanges that belong together, those that take the most time first.
 
-    `numbers` are those of the kind's operations among all that were not hidden.
+    `phases` has the place of each exchange in PHASES.
     """
-    spans, exposed = case.spans, operations.exposed
-    first = spans[int(exposed.places[numbers[0]])]
-    has_name = spans.name_of == spans.names.index(first.name)
-    is_of_kind = has_name & spans.of_kind(first.kind)
-    times = times_of(case, is_of_kind, exposed.groups)
+    groups = operations.exposed.groups if operations else communication(case)
+    steps = len(step_windows(case.annotations)) or None
+    a_step = steps or 1
+    rows = []
+    for alike, places in alike_exchanges(case, phases, collective_at).items():
+        is_alike = np.zeros(len(case.spans), bool)
+        is_alike[places] = True
+        spans = case.spans.select(is_alike)
+        collectives = [collective_at.get((span.start, span.end)) for span in spans]
+        times = times_of(case, is_alike, groups)
+        rows.append(
+            ExchangeFigures(
+                alike.kind,
+                alike.group,
+                alike.launched,
+                steps,
+                number=len(places) / a_step,
+                seconds=times.whole / 1e9 / a_step,
+                hidden_seconds=(times.whole - times.alone) / 1e9 / a_step,
+                unhidden=None if operations is None else _unhidden_among(operations, is_alike),
+                collectives=tuple(filter(None, collectives)),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -row.seconds))
+
+
+def _unhidden_among(operations: Reasoned, is_among: np.ndarray) -> Unhidden | None:
+    """Return the reason of some operations of one kind, if they need one.
+
+    The mask selects them among all spans, hidden or not.
+    """
+    exposed = operations.exposed
+    case, spans = exposed.case, exposed.case.spans
+    numbers = np.flatnonzero(is_among[exposed.places])
+    times = times_of(case, is_among, exposed.groups)
     if _is_hidden(times):
         return None
     in_usual_steps = times_in_usual_steps(
-        case, is_of_kind, exposed.groups, exposed.places[numbers], exposed.exposed[numbers]
+        case, is_among, exposed.groups, exposed.places[numbers], exposed.exposed[numbers]
     )
     if _is_hidden(in_usual_steps):
         return None
@@ -275,6 +351,7 @@ def _unhidden_of_kind(
     main_reason = int(np.argmax(time_of_reason))
     with_reason = numbers[reason_of == main_reason]
     places = exposed.places[with_reason]
+    first = spans[int(places[0])]
     windows = step_windows(case.annotations)
     if len(np.unique(steps_of(windows, case.since[places]))) < RARE * len(windows):
         return None

@@ -30,7 +30,6 @@ from parallel_core.system.errors import RequestError
 from parallel_core.system.files import write_whole
 from parallel_core.traces.case_spans import CaseSpans, cases_of
 from parallel_core.traces.cases import CaseFigures
-from parallel_core.traces.devices.queues import KERNEL_DELAY
 from parallel_core.traces.evidence.interference import Price, interference
 from parallel_core.traces.steps.figures import (
     first_steps,
@@ -198,21 +197,19 @@ def read_ranks(
     step: int | None = None,
     *,
     keep_spans: bool = False,
-    kernel_delay: int = KERNEL_DELAY,
 ) -> dict[int, RankTrace]:
     """Read the traces of all ranks, of which each file holds one; in the order of the ranks.
 
     A trace's rank is what it says itself, else what its file's name says, else its place. Kernels
-    whose full names hold `kernels` communicate, too; shorter gaps than `kernel_delay`, in
-    nanoseconds, are kernel waits. Of a trace with steps only what belongs to `step` is kept, if one
-    is named. Without `keep_spans` only one trace is in memory at a time. Raises RequestError, which
-    names the file, for one that cannot be used, also because several ranks were merged into it, and
-    if two are of the same rank.
+    whose full names hold `kernels` communicate, too. Of a trace with steps only what belongs to
+    `step` is kept, if one is named. Without `keep_spans` only one trace is in memory at a time.
+    Raises RequestError, which names the file, for one that cannot be used, also because several
+    ranks were merged into it, and if two are of the same rank.
     """
     read: list[RankTrace] = []
     with without_garbage_collection():
         for file in files:
-            trace = _read_rank(file, kernels, step, kernel_delay)
+            trace = _read_rank(file, kernels, step)
             if not keep_spans:
                 figures = tuple(case.settled() for case in trace.figures)
                 timeline = replace(trace.timeline, spans=(), host_calls=None)
@@ -286,9 +283,7 @@ def _to_last_step(timeline: Timeline, trace: Trace) -> Timeline:
     return first_steps(timeline, whole) if isinstance(whole, int) else timeline
 
 
-def _read_rank(
-    file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int
-) -> RankTrace:
+def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None) -> RankTrace:
     """Read one rank's trace, as `read_ranks` says."""
     trace, whole_timeline = _read(file)
     with _naming(file):
@@ -297,8 +292,9 @@ def _read_rank(
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
     doubts = tuple(doubts_about(timeline))
-    sentences = (doubt.sentence for doubt in doubts)
-    timeline = replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *sentences))))
+    # The reader's own notes are among them.
+    sentences = dict.fromkeys(doubt.sentence for doubt in doubts)
+    timeline = replace(timeline, notes=(*timeline.models, *sentences))
     spans = timeline.columns
     if step is not None:
         with _naming(file, "cannot be cut"):
@@ -321,6 +317,10 @@ def _read_rank(
     else:
         is_cut = len(timeline.spans) < len(whole_timeline.spans)
         collectives = tuple(_collectives(trace, spans, begin, is_cut))
+    zero = 0 if only_spans else begin
+    collective_at = {
+        (collective.start - zero, collective.end - zero): collective for collective in collectives
+    }
     origin = trace.begin if has_clock else None
     if is_own:
         origin = 0
@@ -333,7 +333,7 @@ def _read_rank(
         world_size=world_size,
         timeline=timeline,
         spans=len(timeline.spans),
-        figures=tuple(CaseFigures(case, kernel_delay) for case in cases),
+        figures=tuple(CaseFigures(case, collective_at) for case in cases),
         collectives=collectives,
         begin=begin if has_clock else None,
         prices=interference(cases),

@@ -5,6 +5,7 @@ A rule looks at the whole timeline, before any step is cut out of it.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -74,7 +75,8 @@ def waits_for_nothing(spans: Spans, calls: HostCalls | None) -> WaitsForNothing 
     return WaitsForNothing(in_seconds(waited), tuple(names))
 
 
-class Doubt(NamedTuple):
+@dataclass(frozen=True)
+class Doubt:
     """What a reader must know before he trusts the figures."""
 
     code: str
@@ -82,11 +84,9 @@ class Doubt(NamedTuple):
 
 
 def doubts_about(timeline: Timeline) -> Iterator[Doubt]:
-    """Yield what the reader of a file noted, but for models of devices, and what the rules say."""
-    models = tuple(f"{device} is " for device, _ in timeline.columns.queues)
+    """Yield what the reader of a file noted, and what the rules say."""
     for note in timeline.notes:
-        if not note.startswith(models):
-            yield Doubt("by-the-reader", note)
+        yield Doubt("by-the-reader", note)
     for code, rule in RULES.items():
         for sentence in rule(timeline):
             yield Doubt(code, sentence)

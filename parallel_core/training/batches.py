@@ -28,6 +28,11 @@ class Settings:
     exchange: Exchange = "after"
     width: int = 1
     """The factor by which the network has more channels and units than the book's."""
+    initial_scale: float | None = None
+    """The factor by which weights are larger at first than the book's.
+
+    None: 1, and an experiment may choose another one.
+    """
 
     @property
     def last_epoch(self) -> int:

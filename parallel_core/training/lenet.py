@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 
 from backends import Array, Ops
+from parallel_core.training.batches import Settings
 
 
 def shapes(width: int = 1) -> tuple[tuple[int, ...], ...]:
@@ -41,6 +42,17 @@ def initial_parameters(seed: int = 0, width: int = 1) -> tuple[np.ndarray, ...]:
             parameter = np.float32(0.01) * generator.standard_normal(shape, dtype=np.float32)
         parameters.append(parameter)
     return tuple(parameters)
+
+
+def start_of(settings: Settings) -> tuple[np.ndarray, ...]:
+    """Return the parameters that a training begins with, enlarged as its settings say.
+
+    With the book's own, the first losses hardly depend on the gradients, and would not show a wrong
+    sum of gradients.
+    """
+    scale = np.float32(settings.initial_scale or 1.0)
+    parameters = initial_parameters(settings.seed, settings.width)
+    return tuple(scale * parameter for parameter in parameters)
 
 
 def network(ops: Ops) -> Callable[[Array, Array], Array]:

@@ -17,17 +17,16 @@ from benchmarks.harness.side_by_side import Measured, Variant
 from benchmarks.measurements import (
     abstraction,
     allreduce,
-    environments,
     exercises,
-    growth,
-    jax_devices,
     network,
     processes,
+    queue_depth,
     speed,
     variants,
 )
 from benchmarks.measurements.variants import SHOWN, contrasts
 from benchmarks.tables import timelines
+from parallel_core.measurement.result import Note
 from parallel_core.system.subprocesses import Outcome
 from tests.benchmarks.harness.test_side_by_side import measured
 from tests.conftest import FRAMEWORKS
@@ -37,8 +36,7 @@ STORED = {
     "abstraction": abstraction,
     "allreduce": allreduce,
     "experiments/variants": variants,
-    "jax-devices": jax_devices,
-    "training/growth": growth,
+    "queue-depth": queue_depth,
     "training/speed": speed,
     "training/network": network,
 }
@@ -117,7 +115,6 @@ def test_stored_findings_follow_from_what_the_processes_gave(
         assert row in note.splitlines()
     else:
         assert document["notes"] == []
-    assert (tmp_path / f"{file}.svg").exists() == (module is growth)
 
 
 def test_sums_between_processes_are_held_against_the_stream_of_the_same_process() -> None:
@@ -149,7 +146,8 @@ def test_every_setting_of_variants_on_cpus_is_shown() -> None:
 def test_a_result_of_an_exercise_is_kept_with_its_problems_and_without_raw_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    invalid = result(parallel("torch"), {"on all together": 1.0}, problems=("It cannot be.",))
+    problem = Note("values-differ", "It cannot be.")
+    invalid = result(parallel("torch"), {"on all together": 1.0}, problems=(problem,))
     asked: list[str] = []
 
     def run_experiment(*words: str) -> tuple[Outcome, dict[str, Any]]:
@@ -159,7 +157,7 @@ def test_a_result_of_an_exercise_is_kept_with_its_problems_and_without_raw_value
     monkeypatch.setattr(exercises, "run_experiment", run_experiment)
     kept = exercises.run_once("independent-ops", "torch", {"size": 80})
     assert asked == ["independent-ops", "--backend", "torch", "--size", "80"]
-    assert kept["problems"] == ["It cannot be."]
+    assert kept["problems"] == [vars(problem)]
     assert kept["cases"] == []
     assert "environment" not in kept
 
@@ -208,40 +206,3 @@ def test_a_comparison_without_traces_has_no_picture(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "no traces" in line
     assert list(tmp_path.iterdir()) == []
-
-
-PYTHON = """#!/bin/sh
-case "$*" in
-*platform*) echo '{"python": "3.13.0", "torch": "2.13.0", "numpy": "2.5.5"}';;
-*"--require torch tests/backends") echo 'FAILED tests/a.py::test_a[torch] - no'
-               echo '1 failed, 20 passed in 3s';;
-*conformance*) printf 'torch on async: 12 programs, 60 a minute, all equal to NumPy'"'"'s\\n'
-               printf 'torch on sync: 3 programs, 9 a minute, 1 found that is not\\n'
-               printf 'jax on sync: skipped: no\\n';;
-*async*) exit 3;;
-*overlap*) echo 'parallel-core: it | failed' >&2; exit 1;;
-esac
-"""
-
-
-def test_an_environment_is_tried_and_replaces_what_was_known_of_its_versions(
-    tmp_path: Path,
-) -> None:
-    python = tmp_path / "python"
-    python.write_text(PYTHON)
-    python.chmod(0o755)
-    command = command_of(environments.MEASUREMENT)
-    for _ in range(2):
-        done = CliRunner().invoke(command, [str(python), "--out", str(tmp_path)])
-        assert done.exit_code == 0, done.output
-    (tried,) = read_json(tmp_path / "environments.json")["environments"]
-    assert tried["versions"] == {"python": "3.13.0", "torch": "2.13.0", "numpy": "2.5.5"}
-    assert tried["tests"] == {
-        "passed": 20,
-        "failed": 1,
-        "skipped": 0,
-        "failures": ["tests/a.py::test_a[torch]"],
-    }
-    assert list(tried["conformance"]) == ["torch on async", "torch on sync"]
-    ends = {"async": "disturbed", "parallel": "measured", "overlap": "it | failed"}
-    assert tried["experiments"] == {f"{name} on torch": end for name, end in ends.items()}

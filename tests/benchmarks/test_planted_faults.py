@@ -1,7 +1,6 @@
 """Planted faults: their backends are right but for the fault, and what is counted of them."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,12 @@ from benchmarks.trust.planted_backends import OVER, OneQueue, Planted
 from benchmarks.trust.planted_faults import FAULTS, counts, judged, plant
 from parallel_core.compare.results import Cell
 from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.request import Request
 from parallel_core.measurement.result import Result
 from tests.parallel_core.compare.made_up import result
 from tests.parallel_core.compare.test_time_differences import PARTS, made_of
 
-BACKENDS = [fault.backend for fault in FAULTS.values() if fault.backend]
+BACKENDS = [fault.backend for fault in FAULTS.values()]
 
 
 @pytest.mark.parametrize("planted", BACKENDS)
@@ -76,25 +76,29 @@ def test_trials_are_counted_in_which_the_planted_part_was_named(judgement: dict[
         trials.append(dict.fromkeys(FAULTS, of_trial))
     rows = dict(zip(FAULTS, counts(trials), strict=True))
     assert rows["twice"][2:4] == ["2 of 4", "2 of 4"]
-    assert rows["neighbour"][2] == "1 of 4"
 
 
-def test_a_neighbour_spins_only_beside_what_it_disturbs(monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[str] = []
+def test_no_process_measures_an_experiment_twice_and_the_first_one_has_no_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked_in_rounds: list[list[list[tuple[str, str]]]] = []
 
-    @contextmanager
-    def spinning(processes: int) -> Iterator[None]:
-        events.append(f"{processes} begins")
-        yield
-        events.append("it ends")
+    def measured(asked: Sequence[Mapping[int, Request]]) -> list[list[Result]]:
+        work = [[request.work for request in requests.values()] for requests in asked]
+        asked_in_rounds.append([[(w.experiment, w.backend) for w in of_one] for of_one in work])
+        return [
+            [result(Cell(w.experiment, "any", "async"), {"a": 1.0}) for w in of_one]
+            for of_one in work
+        ]
 
-    def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
-        events.append(" ".join(backend for backend, _ in cells))
-        return [result(Cell(experiment, "any", "async"), {"a": 1.0}) for _, experiment in cells]
-
-    monkeypatch.setattr(planted_faults, "measured", measured)
-    monkeypatch.setattr(planted_faults, "spinning", spinning)
-    monkeypatch.setattr(planted_faults, "judged", lambda name, *_: name)
-    judged_faults = planted_faults.trial("numpy", 1, ["twice", "neighbour"])
-    assert judged_faults == {"twice": "twice", "neighbour": "neighbour"}
-    assert events == ["numpy", "Twice", "1 begins", "numpy", "it ends"]
+    monkeypatch.setattr(planted_faults, "measured_in_turns", measured)
+    monkeypatch.setattr(planted_faults, "judged", lambda name, results, _: (name, len(results)))
+    faults = ["one-queue", "twice", "slow-launches"]
+    judged_faults = planted_faults.trial("numpy", 2, faults)
+    assert judged_faults == {name: (name, 2) for name in faults}
+    processes = [
+        [("parallel", "numpy"), ("async", "numpy")],
+        [("parallel", "OneQueue"), ("async", "SlowLaunches")],
+        [("parallel", "Twice")],
+    ]
+    assert asked_in_rounds == [processes, processes]

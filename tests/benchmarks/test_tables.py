@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.tables.__main__ import BLOCK, main, pages, refill, write_table, written
-from parallel_core.measurement.result import Counted, Result
+from benchmarks.tables.sources import source_of, unmarked
+from parallel_core.measurement.result import Counted, Note, Result
 from parallel_core.system.files import write_json
 from tests.parallel_core.compare import made_up
 from tests.parallel_core.compare.test_time_differences import scaled
@@ -94,6 +95,23 @@ def test_every_table_is_as_its_file_says(root: Path, monkeypatch: pytest.MonkeyP
         str(path) for path, text in written() if not path.exists() or path.read_text() != text
     ]
     assert differing == [], "python -m benchmarks.tables"
+
+
+def test_no_page_hides_that_a_figure_is_of_an_older_method(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    assert {str(page): [*unmarked(page.read_text(), page)] for page in pages()} == {
+        str(page): [] for page in pages()
+    }
+
+
+@pytest.mark.parametrize(("number", "marked"), [(1, True), (2, False), (3, False)])
+def test_what_an_older_method_measured_is_marked(number: int, marked: bool) -> None:
+    machine = {"processor": "Z80", "cores": 1, "utc": "2026-11-26T10:00"}
+    document = {"machine": machine, "method": {"number": number}}
+    (source,) = source_of(FOLDER, {"abstraction.json": document}).splitlines()[1:]
+    assert ("with the method of that day" in source) == marked
 
 
 @pytest.mark.long
@@ -213,7 +231,7 @@ def test_an_exercise_s_answer_has_its_counts_its_figures_and_what_failed(
         torch: dict[str, Any] = {"failed": "it was killed"}
         torch_figure, torch_problem = "", "not measured: it was killed"
     else:
-        torch = replace(barriers, problems=("It cannot be",)).as_json()
+        torch = replace(barriers, problems=(Note(None, "It cannot be"),)).as_json()
         torch_figure, torch_problem = "0.25", "INVALID: It cannot be."
     write_answers(tmp_path, with_bounds_and_count, torch)
     assert write_table("answer barriers", tmp_path).splitlines()[:5] == [

@@ -102,8 +102,8 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, TYPES[type(value)]
 
 
-def trace_text(name: str) -> str:
-    return output_of("trace", TRACES / name)
+def trace_text(name: str, *options: str) -> str:
+    return output_of("trace", TRACES / name, *options)
 
 
 def trace_json(name: str) -> str:
@@ -210,6 +210,7 @@ DOCUMENTS: Mapping[str, Callable[[], str]] = {
         f"trace-{name.partition('/')[2].partition('.')[0] or name}.txt": partial(trace_text, name)
         for name in ("not_hidden/late_flat.json.gz", "linked/ddp.json.gz", "two_gpus")
     },
+    "trace-exchanges.txt": partial(trace_text, "two_processes", "--exchanges"),
     "trace-stream_wait.json": partial(trace_json, "linked/stream_wait.json.gz"),
     "trace-no_no_sync.json": partial(trace_json, "not_hidden/no_no_sync.json.gz"),
     "trace-two_gpus.json": partial(ranks_json, "two_gpus"),

@@ -1,4 +1,5 @@
-"""What is refused or diagnosed, and the line that says so: `expected/refusals.txt`.
+"""What is refused, diagnosed, noted or answered, and the words that say so:
+`expected/refusals.txt`.
 
 To add one, write its line there, after `$ parallel-core` or `>>>`, and let `python -m tests.golden`
 write the answer.
@@ -24,11 +25,18 @@ from parallel_core.command_line import cli
 from parallel_core.command_line.program import message_and_status
 from parallel_core.doctor.frameworks import Attempt, examine_kernels
 from parallel_core.doctor.host import examine_settings
-from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.result import Result
+from parallel_core.experiments import EXPERIMENTS, copying
+from parallel_core.experiments.runner import conclusions, counting, recordings, trial
+from parallel_core.experiments.training_on_multiple_gpus import data_parallel, evaluate
+from parallel_core.measurement import checks
+from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.result import Note, Result
 from parallel_core.system.errors import REFUSED, RequestError
 from parallel_core.system.machine import describe_machine
+from tests.parallel_core.experiments import test_answers
+from tests.parallel_core.experiments.runner import test_guess
 from tests.parallel_core.experiments.small import small
+from tests.parallel_core.experiments.test_answers import result_with
 from tests.tree import ROOT
 
 FILE = Path(__file__).parent / "expected" / "refusals.txt"
@@ -50,11 +58,35 @@ def run(experiment: str, devices: int = 3, **options: Any) -> Result:
     return EXPERIMENTS[experiment].run(backend, **{**small(experiment), **options})
 
 
+def answered(name: str, figures: Mapping[str, Interval], **fields: Any) -> str:
+    """Return an experiment's answer, after its code, to a result with these figures."""
+    answers = EXPERIMENTS[name].answer
+    assert answers is not None
+    given = answers(result_with(figures, **fields))
+    assert given is not None
+    return f"{given.code}: {given.sentence}"
+
+
 COMMAND, CALL = "$ parallel-core ", ">>> "
-CALLED = {
+MODULES = (
+    checks,
+    conclusions,
+    copying,
+    counting,
+    data_parallel,
+    evaluate,
+    recordings,
+    trial,
+    test_answers,
+    test_guess,
+)
+"""The modules whose functions say what is noted, and those with results for examples."""
+CALLED = {name: value for module in MODULES for name, value in vars(module).items()}
+CALLED |= {
     called.__name__: called
     for called in (
         Device,
+        answered,
         check_device_kinds,
         choose_devices,
         choose_variants,
@@ -73,7 +105,6 @@ STARTED = [name for name in ("mxnet", "torch") if find_spec(name) is not None]
 """The frameworks in this environment that run on several processes."""
 STANDING_FOR = {
     "PYTHON": sys.executable,
-    "TOO_LONG": "x" * 300,
     "SAVED": str(ROOT / "benchmarks/results/epyc-2-cores"),
     "CHECKOUT": str(ROOT),
     "MEMORY": f"{describe_machine()['memory_bytes'] / 1e9:.3g} GB",
@@ -86,7 +117,6 @@ def refusals() -> str:
     """Return the file with the answers of today."""
     answers = []
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        Path("LOOP").symlink_to("LOOP")
         for line in FILE.read_text().splitlines():
             if line.startswith(COMMAND):
                 answer = refusal_of_command(_in_full(line.removeprefix(COMMAND)))
@@ -95,7 +125,7 @@ def refusals() -> str:
             else:
                 continue
             answers.append(f"{line}\n{_shortened(answer)}\n")
-            assert list(Path().iterdir()) == [Path("LOOP")], f"{line} left a file"
+            assert list(Path().iterdir()) == [], f"{line} left a file"
     return "\n".join(answers)
 
 
@@ -113,10 +143,10 @@ def refusal_of_command(line: str) -> str:
 
 
 def answer_to_call(line: str) -> str:
-    """Return what a call says: a sentence, a diagnosis with its code, or the error it raises."""
+    """Return what a call says: a sentence, with its code if it has one, or the error it raises."""
     try:
         said = eval(line, CALLED)
-        return f"{said.code}: {said}" if isinstance(said, Diagnosis) else str(said)
+        return f"{said.code}: {said}" if isinstance(said, Diagnosis | Note) else str(said)
     except (BackendError, RequestError) as error:
         return f"{type(error).__name__}: {error}"
 

@@ -8,13 +8,10 @@ microseconds, and waiting after each step costs more than waiting once. A synchr
 when the work is done.
 
 Method: Ten matrix multiplications are timed in the backend and in NumPy, until control returns and
-until all is done. With ten queued beside another one, that one is waited for, or everything; with
-none beside it, it is waited for by converting it to NumPy, to a number or to text. 1 is added to a
-small array ten thousand times, waiting each time or once, and a cost model whose parts are measured
-separately predicts both times. A thousand are launched behind multiplications, and those are
-counted that were not done when their calls had returned. The memory that a deep queue takes is
-measured while results are kept and while they are dropped. Matrices are smaller and increments
-fewer where the budget of seconds is too short for all that.
+until all is done. With ten queued beside another one, that one is waited for, or everything. 1 is
+added to a small array ten thousand times, waiting each time or once. A thousand are launched behind
+multiplications, and those are counted that were not done when their calls had returned. Matrices
+are smaller and increments fewer where the budget of seconds is too short for all that.
 
 Look at: the counts of results, and of increments, that were not there when their calls had
 returned; `dispatch_fraction`, the share of the multiplications' time after which control returned;
@@ -22,18 +19,14 @@ returned; `dispatch_fraction`, the share of the multiplications' time after whic
 waiting for all.
 
 Read: `dispatch_fraction` is near 0 for an engine that queues and near 1 for one that does not. Tiny
-operations show what a call costs, and not how fast a framework computes. `predicted_once_seconds`
-may differ from `measured_once_seconds` by a fifth if Python and the device slow each other down. A
-deep queue costs memory only if dropped results take it too.
+operations show what a call costs, and not how fast a framework computes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
 import backends
-from backends import Array, Backend
 from parallel_core.experiments import workloads
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
@@ -61,22 +54,10 @@ SIZE = Chosen(
 STEPS = Chosen("Number of increments. Default: 10000, or what the budget allows.")
 
 
-TO_NUMBER = "to a number"
-CONVERSIONS: Mapping[str, Callable[[Backend, Array], object]] = {
-    "to NumPy": lambda backend, x: backend.to_numpy(x),
-    TO_NUMBER: lambda backend, x: float(backend.to_numpy(backend.launch(backend.ops.total, x))),
-    "to text": lambda backend, x: str(backend.to_numpy(x)),
-}
-"""Conversions, which wait for a result without saying so. The number is the sum of a matrix."""
-
-
 def program(
     trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | None, STEPS] = None
 ) -> None:
-    """Measure the memory of a deep queue, time ten multiplications and ways to wait for them, and
-    time increments beside their cost model.
-    """
-    increments.measure_memory(trial)
+    """Time ten multiplications, ways to wait for them, and increments."""
     numpy = Trial(
         backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {}
     )
@@ -98,10 +79,10 @@ def time_ten(trial: Trial, size: int) -> None:
 
 
 def time_waiting(trial: Trial, size: int) -> None:
-    """Queue ten multiplications on the last device and one on the first; time ways to wait.
+    """Queue ten multiplications on the last device and one on the first; wait for the one, or for
+    everything.
 
-    The waits are for the one product, for everything, or by converting the one product. The bare
-    time of a wait is that of the multiplications that it waits for.
+    The bare time of a wait is that of the multiplications that it waits for.
     """
     backend = trial.backend
     x = trial.normal(size, trial.devices[0])
@@ -119,17 +100,6 @@ def time_waiting(trial: Trial, size: int) -> None:
 
     trial.time(ONE, ten_products, one_product, until=wait_for_one_product, bare=(one_product,))
     trial.time(ALL, ten_products, one_product, until=lambda _: backend.waitall(), bare=everything)
-    for conversion, convert in CONVERSIONS.items():
-        until = partial(convert_first, backend, convert)
-        trial.time(f"product, {conversion}", one_product, until=until)
-
-
-def convert_first(
-    backend: Backend, convert: Callable[[Backend, Array], object], results: Sequence[Any]
-) -> object:
-    """Convert the first result of the first work: the conversion waits for that result."""
-    results_of_first_work = results[0]
-    return convert(backend, results_of_first_work[0])
 
 
 def dispatch_fraction(case: str) -> Formula:
@@ -227,9 +197,6 @@ EXPERIMENT = Experiment(
     metrics=(
         DISPATCH_FRACTION,
         WAIT_FRACTION,
-        # The slower side is another question, which `cost-model` answers.
-        replace(increments.T2_OVER_T1, said=lambda _: False),
-        Metric("measured_over_predicted"),
         Metric("speed_against_numpy", ratio(IN_NUMPY, TEN), ratio=True),
         Metric("async_speedup", ratio(increments.EACH, increments.ONCE), ratio=True),
         Metric("increment_seconds", title="One tiny operation"),

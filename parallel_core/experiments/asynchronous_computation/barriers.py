@@ -33,19 +33,16 @@ returned, shows which. Launching takes time in either case, so the share does no
 devices share cores, work on another device slows the awaited one too.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 
-from backends import Array
+from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation.asynchrony import (
-    CONVERSIONS,
     DISPATCH_FRACTION,
-    TO_NUMBER,
-    convert_first,
     dispatch_fraction,
 )
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
@@ -75,6 +72,13 @@ SIZE = Chosen(
     how=lambda trial: Choice(size_for(trial, TARGET_SECONDS, 20), "time"),
 )
 DEEPEST = Parameter("Multiplications behind the first, at the most.")
+TO_NUMBER = "to a number"
+CONVERSIONS: Mapping[str, Callable[[Backend, Array], object]] = {
+    "to NumPy": lambda backend, x: backend.to_numpy(x),
+    TO_NUMBER: lambda backend, x: float(backend.to_numpy(backend.launch(backend.ops.total, x))),
+    "to text": lambda backend, x: str(backend.to_numpy(x)),
+}
+"""Conversions, which wait for a result without saying so. The number is the sum of a matrix."""
 
 
 def program(
@@ -179,6 +183,14 @@ def count_waits(trial: Trial, matrix_at: Mapping[str, Array], deepest: int) -> N
             partial(launched_on, x),
             partial(convert_first, backend, convert),
         )
+
+
+def convert_first(
+    backend: Backend, convert: Callable[[Backend, Array], object], results: Sequence[Any]
+) -> object:
+    """Convert the first result of the first work: the conversion waits for that result."""
+    results_of_first_work = results[0]
+    return convert(backend, results_of_first_work[0])
 
 
 def depths(deepest: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ than the increment that it records.
 
 Look at: the count; the curves over the number of elements: measured, the longer of t1 and t2, the
 book's formula and t1; `smallest_t2_over_t1` for two elements; `crossing_elements`, the size where
-t2 = t1; `floor_left_elements`, the size where the measured time leaves its floor, by a quarter.
+t2 = t1.
 
 Read: If nearly all increments of the largest vector were launched behind another one, the device
 was the slower side there. If `smallest_t2_over_t1` is below 1, the assumption fails for tiny
@@ -28,23 +28,19 @@ device more than issuing it costs Python. The longer of t1 and t2 takes the two 
 independent. It predicts too little if they share an interpreter lock or a core, and too much if
 issuing costs more while the device is busy with multiplications than in the run. `sizes_missed`
 counts the sizes at which it is off by more than the noise of so many sizes; its upper bound adds
-those at which the noise would hide that it is off by half. `sizes_missed_with_disturbance` counts
-those at which it is off even if both sides disturb each other by as much as at the other sizes with
-the same slower side.
+those at which the noise would hide that it is off by half.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import log
-from statistics import median
 from typing import Annotated
 
 import numpy as np
 
 from backends import Array
 from parallel_core.experiments.asynchronous_computation.fitting import CostModel, fit_cost_model
-from parallel_core.experiments.asynchronous_computation.increments import T2_OVER_T1
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, with_queue
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
@@ -131,24 +127,24 @@ class Point:
         """The predicted seconds of an increment: the longer of t1 and t2 sets the pace."""
         return self.model.waiting_once(self.steps) / self.steps
 
-    def misses(self, disturbance: float = 0.0, among: int = 1) -> bool:
-        """Return whether the prediction plus a disturbance, in seconds, is wrong beyond the noise.
+    def misses(self, among: int = 1) -> bool:
+        """Return whether the prediction is wrong beyond the noise.
 
         The more points it is `among`, the more noise is allowed for: all of them together are
         called wrong by chance no more often than a single point is.
         """
-        return decide(self._log_error(disturbance, among), 0.0) is not None
+        return decide(self._log_error(among), 0.0) is not None
 
     def is_unknown(self, among: int = 1) -> bool:
         """Return whether the noise leaves open whether the prediction is right or off by half."""
-        error = self._log_error(0.0, among)
+        error = self._log_error(among)
         could_be_right = decide(error, 0.0) is None
         could_be_off = decide(error, -HALF_AS_MUCH_AGAIN, HALF_AS_MUCH_AGAIN) is None
         return could_be_right and could_be_off
 
-    def _log_error(self, disturbance: float, among: int) -> Interval:
+    def _log_error(self, among: int) -> Interval:
         """Return the logarithm of measured over predicted seconds, with its interval."""
-        return self.model.log_error(self.case, self.steps, disturbance, among)
+        return self.model.log_error(self.case, self.steps, among)
 
 
 def find_figures(trial: Trial, points: Sequence[Point]) -> None:
@@ -158,7 +154,6 @@ def find_figures(trial: Trial, points: Sequence[Point]) -> None:
         predictions = {
             "longer of t1 and t2": point.predicted,
             BY_THE_BOOK: by_the_book,
-            "longer of both and disturbance": point.predicted + disturbance(points, point),
             "t1": point.model.t1,
         }
         for label, predicted in predictions.items():
@@ -167,12 +162,9 @@ def find_figures(trial: Trial, points: Sequence[Point]) -> None:
     missed = sum(point.misses(among=len(points)) for point in points)
     unknown = sum(point.is_unknown(among=len(points)) for point in points)
     trial.found(MISSED.name, Interval(missed, missed, missed + unknown))
-    disturbed = sum(point.misses(disturbance(points, point), len(points)) for point in points)
-    trial.found("sizes_missed_with_disturbance", disturbed)
     largest_error = max(abs(point.predicted / point.case.median - 1) for point in points)
     trial.found("largest_prediction_error_fraction", largest_error)
     trial.found("crossing_elements", crossing(points))
-    trial.found("floor_left_elements", floor_left(points))
 
 
 def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
@@ -204,30 +196,6 @@ def crossing(points: Sequence[Point]) -> float | None:
     return passes_one(elements, ratios)
 
 
-def floor_left(points: Sequence[Point]) -> float | None:
-    """Return the number of elements at which the measured time is a quarter above its lowest.
-
-    None if it never is.
-    """
-    elements = [point.elements for point in points]
-    lowest = min(point.case.median for point in points)
-    over_quarter_more = [point.case.median / (1.25 * lowest) for point in points]
-    return passes_one(elements, over_quarter_more)
-
-
-def disturbance(points: Sequence[Point], predicted: Point) -> float:
-    """Return by how many seconds increments take longer than predicted; negative for shorter.
-
-    The seconds are the median over all points with the same slower side, but for the predicted one.
-    """
-    differences = []
-    for point in points:
-        same_side = point.model.python_is_slower == predicted.model.python_is_slower
-        if point is not predicted and same_side:
-            differences.append(point.case.median - point.predicted)
-    return median(differences) if differences else 0.0
-
-
 def whether_it_predicts(result: Result) -> DirectAnswer | None:
     """Say whether the book's formula predicts the time of an increment, where not, and why."""
     sizes = result.series.get("elements")
@@ -257,7 +225,27 @@ def whether_it_predicts(result: Result) -> DirectAnswer | None:
     )
 
 
-SMALLEST = replace(T2_OVER_T1, name="smallest_t2_over_t1", title="Computing over launching")
+SMALLEST = Metric(
+    "smallest_t2_over_t1",
+    title="Computing over launching",
+    means="the time to compute the smallest operation over that to issue it: below 1 Python is "
+    "slower",
+    about="the ratio of t2 to t1",
+    not_if_counted="inside",
+    bands=(
+        Band(LOWEST, "inside", "Nothing was queued, so issuing an increment contains computing it"),
+        Band(
+            0.02,
+            "python",
+            "Issuing an increment takes longer than computing it, against the book's assumption",
+        ),
+        Band(
+            1.0,
+            "device",
+            "Computing an increment takes longer than issuing it, as the book assumes",
+        ),
+    ),
+)
 MISSED = Metric(
     "sizes_missed",
     means="at how many sizes the longer of t1 and t2 is not the measured time",
@@ -322,7 +310,7 @@ EXPERIMENT = Experiment(
         x_title="elements of the vector",
         y_title="seconds per increment, waiting once",
         log_y=True,
-        dotted=("longer of t1 and t2", BY_THE_BOOK, "longer of both and disturbance", "t1"),
+        dotted=("longer of t1 and t2", BY_THE_BOOK, "t1"),
         caption="Flat where Python sets the pace, rising where computing does.",
     ),
 )

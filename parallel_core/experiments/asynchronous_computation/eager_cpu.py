@@ -26,13 +26,13 @@ different processes differ by what the machine did meanwhile: `compare` measures
 rounds.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, get_args
+from itertools import product
+from typing import Annotated, Any, Literal, get_args
 
 import backends
 from backends import Engine
-from backends.errors import unknown
 from backends.installation.frameworks import is_installed
 from parallel_core.experiments.asynchronous_computation import asynchrony
 from parallel_core.experiments.asynchronous_computation.asynchrony import (
@@ -43,52 +43,33 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import (
 )
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.parameters import Choice, Parameter
-from parallel_core.experiments.runner.trial import LEAST_BUDGET, STARTING, Options, Trial
+from parallel_core.experiments.runner.trial import (
+    LEAST_BUDGET,
+    STARTING,
+    Options,
+    Trial,
+    not_measured,
+)
 from parallel_core.experiments.workloads import FEWEST_TIMINGS, size_up_to
 from parallel_core.measurement.progress import tell
 from parallel_core.system.errors import MeasurementError, RequestError
 
-OTHERS, NONE = "others", "none"
+Against = Literal["others", "none"]
 PLAIN_PYTORCH = ("torch", "sync")
 WITHOUT_ENGINE = {"numpy"}
 """Frameworks that compute in the call whatever the engine, as plain PyTorch does."""
 
 
-def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+def contrasts(against: Against, measured: tuple[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the pairs (backend, engine) to measure in other processes; `measured` is this one's.
 
-    `against` is the text of the option. Raises RequestError for a pair that does not exist or is
-    measured here.
+    They are those that are installed and can queue. PyTorch comes first, plain before with our
+    queues, because the exercise asks about it.
     """
-    all_pairs: dict[str, tuple[str, str]] = {}
-    for name in backends.names():
-        for engine in get_args(Engine):
-            all_pairs[f"{name}:{engine}"] = (name, engine)
-    if against == NONE:
+    if against == "none":
         return ()
-    if against == OTHERS:
-        return _all_contrasts(all_pairs.values(), measured)
-    asked = [name.strip() for name in against.split(",")]
-    for name in asked:
-        if name not in all_pairs:
-            raise RequestError(unknown("contrast", name, (OTHERS, NONE, *all_pairs)))
-        if all_pairs[name] == measured:
-            raise RequestError(
-                f"the contrast {name!r} is what is measured: leave it out of --against"
-            )
-    without_repeats = dict.fromkeys(all_pairs[name] for name in asked)
-    return tuple(without_repeats)
-
-
-def _all_contrasts(
-    pairs: Iterable[tuple[str, str]], measured: tuple[str, str]
-) -> tuple[tuple[str, str], ...]:
-    """Return the pairs (backend, engine) that are installed and can queue.
-
-    PyTorch comes first, plain before with our queues, because the exercise asks about it.
-    """
     contrasting = []
-    for name, engine in pairs:
+    for name, engine in product(backends.names(), get_args(Engine)):
         is_measured_here = (name, engine) == measured
         if is_installed(name) and name not in WITHOUT_ENGINE and not is_measured_here:
             contrasting.append((name, engine))
@@ -115,12 +96,11 @@ def chosen_size(trial: Trial) -> Choice:
 
 
 SIZE = replace(asynchrony.SIZE, how=chosen_size)
-AGAINST = "In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none."
-CONTRASTS = Parameter(AGAINST, metavar="NAMES")
+AGAINST = Parameter("Measure all other engines in fresh processes beside it, or none.")
 
 
 def program(
-    trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CONTRASTS] = OTHERS
+    trial: Trial, size: Annotated[int, SIZE], against: Annotated[Against, AGAINST] = "others"
 ) -> None:
     """Time ten multiplications, here and on other engines in other processes.
 
@@ -142,7 +122,7 @@ def program(
         "threads": trial.backend.threads_per_device,
         "size": size,
         "rounds": trial.rounds,
-        "against": NONE,
+        "against": "none",
     }
     failures: dict[str, str] = {}
     for number, (name, engine) in enumerate(others):
@@ -155,7 +135,10 @@ def program(
             add_contrast(trial, name, engine, options, max(LEAST_BUDGET, seconds))
         except (RequestError, MeasurementError) as error:
             failures[f"{name} {engine}"] = str(error)
-    trial.notes += notes_on(failures)
+    if failures:
+        first, *others = failures
+        more = f" (+{len(others)})" if others else ""
+        trial.notes.append(not_measured(f"contrast with {first}{more}", failures[first]))
 
 
 def add_contrast(trial: Trial, name: str, engine: str, options: Options, budget: float) -> None:
@@ -175,16 +158,6 @@ def add_contrast(trial: Trial, name: str, engine: str, options: Options, budget:
     trial.found_by(f"{name}_{engine}_dispatch_fraction", fraction, is_ratio=False)
     if UNFINISHED.name in result.counts:
         trial.counts[f"{name}_{engine}_{UNFINISHED.name}"] = result.counts[UNFINISHED.name]
-
-
-def notes_on(failures: Mapping[str, str]) -> list[str]:
-    """Return a note that there is no contrast with some engines, and why not with the first one."""
-    if not failures:
-        return []
-    first, *others = failures
-    more = f" (+{len(others)})" if others else ""
-    reason = failures[first]
-    return [f"No contrast with {first}{more}: {reason}"]
 
 
 ITSELF = replace(

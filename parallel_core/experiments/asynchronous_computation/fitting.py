@@ -63,21 +63,18 @@ class CostModel:
         """Predict the same under the book's assumption that the backend is the slower side."""
         return self.t1 + steps * self.t2 + self.t3
 
-    def log_error(
-        self, measured: Case, steps: int, disturbance: float = 0.0, among: int = 1
-    ) -> Interval:
+    def log_error(self, measured: Case, steps: int, among: int = 1) -> Interval:
         """Return the logarithm of measured over predicted seconds of an operation.
 
         `steps` operations were waited for once, at the end. The prediction is that of
-        `waiting_once`, plus a disturbance in seconds for each operation. The interval contains the
-        noise of the measured case, of t1 and of t2.
+        `waiting_once`. The interval contains the noise of the measured case, of t1 and of t2.
         """
 
         def log_ratio(seconds: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
             longer = np.maximum(t1, t2)
             # This is `waiting_once` over the steps.
-            predicted = longer + (t1 + t2 + self.t3 - longer) / steps + disturbance
-            # With a disturbance below 0 the sum may not be positive.
+            predicted = longer + (t1 + t2 + self.t3 - longer) / steps
+            # A fitted time may be 0.
             return np.log(seconds / np.maximum(predicted, 1e-12))
 
         times = (measured.seconds, self.issued.seconds, self.computed.seconds)
@@ -87,13 +84,9 @@ class CostModel:
         predicted_loss = log(self.issued.least_share)
         return replace(error, low=error.low + measured_loss, high=error.high - predicted_loss)
 
-    def waiting_each(self, steps: int) -> float:
-        """Predict the seconds of `steps` operations that are each waited for."""
-        return steps * (self.t1 + self.t2 + self.t3)
-
 
 def fit_cost_model(
-    trial: Trial, x: Array, matrix: Array, budget: float, steps: int = 1000, *, rounds: int
+    trial: Trial, x: Array, matrix: Array, budget: float, steps: int, *, rounds: int
 ) -> CostModel:
     """Measure t1, t2 and t3 of an increment of `x` separately, and not the times that they predict.
 

@@ -1,11 +1,7 @@
-"""Increments of an array: their time, the cost model that predicts it, the memory of queued ones.
-
-Book: Dive into Deep Learning, "Asynchronous Computation": with t1 to issue an operation, t2 to
-compute it and t3 to report its result, n operations that are waited for once take t1 + n · t2 + t3,
-if the backend is the slower side.
+"""Increments of an array: how long they take, waited for one by one or once, and how many are
+queued.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -14,9 +10,8 @@ from math import isfinite
 import numpy as np
 
 from backends import Array
-from parallel_core.experiments.asynchronous_computation.fitting import CostModel, fit_cost_model
 from parallel_core.experiments.runner.counts import Count
-from parallel_core.experiments.runner.metrics import LOWEST, Band, DirectAnswer, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, DirectAnswer
 from parallel_core.experiments.runner.tallies import (
     Repetition,
     Tally,
@@ -33,10 +28,9 @@ from parallel_core.experiments.workloads import (
     ones,
     size_up_to,
 )
-from parallel_core.measurement.confidence_intervals import exponential, with_bounds
-from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.confidence_intervals import with_bounds
+from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import measure
-from parallel_core.system.machine import peak_memory_growth
 
 EACH, ONCE, SINGLE = (
     "increments, waiting each time",
@@ -51,46 +45,46 @@ under a profiler too.
 """
 ELEMENTS = 2
 STEPS_OF_THE_BOOK = 10_000
-SIDE = 1024
-"""The side of the matrix whose increments fill a queue."""
 
 
 def time_increments(trial: Trial, steps: int | None) -> None:
-    """Fit the cost model, then time increments: with a wait after each, with one wait at the end,
-    and in one launch.
-    """
-    backend, add = trial.backend, trial.backend.ops.add
+    """Time increments: with a wait after each, with one wait at the end, and in one launch."""
+    backend = trial.backend
     x = ones(trial, trial.devices[0], ELEMENTS)
     matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
-    model = fit_cost_model(trial, x, matrix, 0.3 * trial.left(0.95), rounds=trial.rounds)
     if steps is None:
-        steps = steps_that_fit(model, trial.left(0.95))
+        steps = steps_that_fit(trial, x)
         trial.parameters["steps"] = steps
     once = increments(trial, x, steps, trial.devices[0])
-
-    def waiting_each_time() -> Array:
-        for _ in range(steps):
-            y = backend.wait(backend.launch(add, x, 1.0))
-        return y
-
-    trial.time(EACH, Work(waiting_each_time), bare=(once,))
+    trial.time(EACH, Work(partial(waiting_each_time, trial, x, steps)), bare=(once,))
     trial.time(ONCE, once)
     trial.time(SINGLE, in_one_launch(trial, x, once, steps))
     trial.check("increments", [incremented(trial, x, 1)], [np.full((1, ELEMENTS), 2.0)])
-    cases = trial.run(0.95)
+    trial.run(0.95)
     behind = partial(launch_behind_multiplications, trial, x, matrix)
     trial.takes[BEHIND] = partial(measure, backend, behind)
-    find_figures(trial, model, cases, steps)
+    # What a single launch of all increments does not take is the cost of launching each.
+    trial.found_by(
+        "launch_cost_seconds", lambda times: (times[ONCE] - times[SINGLE]) / steps, is_ratio=False
+    )
+    trial.found_by("increment_seconds", lambda times: times[ONCE] / steps)
 
 
-def steps_that_fit(model: CostModel, seconds: float) -> int:
-    """Return how many increments, 100 to 10,000 in hundreds, fit `seconds` in all timings."""
-    # What an increment takes in each of the cases that are timed.
-    waiting_each = model.waiting_each(1)
-    waiting_once = max(model.t1, model.t2)
-    in_one_launch_or_in_units = model.t1 + model.t2
-    seconds_of_step = waiting_each + waiting_once + 2 * in_one_launch_or_in_units
-    seconds_of_timing = seconds / FEWEST_TIMINGS
+def waiting_each_time(trial: Trial, x: Array, steps: int) -> Array:
+    """Launch increments, and wait for each; return the last one."""
+    for _ in range(steps):
+        y = trial.backend.wait(incremented(trial, x, 1))
+    return y
+
+
+def steps_that_fit(trial: Trial, x: Array) -> int:
+    """Return how many increments, 100 to 10,000 in hundreds, fit the budget in all timings."""
+    few = 50
+    _, waiting_each = measure(trial.backend, partial(waiting_each_time, trial, x, few))
+    _, waiting_once = measure(trial.backend, partial(incremented, trial, x, few))
+    # Each is timed with a wait, without, in one launch, and twice as units.
+    seconds_of_step = (waiting_each + 4 * waiting_once) / few
+    seconds_of_timing = trial.left(0.95) / FEWEST_TIMINGS
     steps = 100 * round(seconds_of_timing / seconds_of_step / 100)
     return max(100, min(10_000, steps))
 
@@ -120,27 +114,6 @@ def once_or_each_time(result: Result) -> DirectAnswer | None:
         f"Neither is shown to be faster: once is {written} times as fast as each time, for "
         f"{increments}, so this run cannot tell.",
     )
-
-
-def find_figures(trial: Trial, model: CostModel, cases: Mapping[str, Case], steps: int) -> None:
-    """Find the cost of a launch, and what was measured beside what the model predicts."""
-    # What a single launch of all increments does not take is the cost of launching each.
-    trial.found_by(
-        "launch_cost_seconds", lambda times: (times[ONCE] - times[SINGLE]) / steps, is_ratio=False
-    )
-    trial.found_by("increment_seconds", lambda times: times[ONCE] / steps)
-    trial.found(T2_OVER_T1.name, model.t2_over_t1)
-    once, each = cases[ONCE], cases[EACH]
-    one_increment = replace(once, seconds=tuple(seconds / steps for seconds in once.seconds))
-    trial.found("measured_over_predicted", exponential(model.log_error(one_increment, steps)))
-    trial.found("t1_seconds", model.t1)
-    trial.found("t2_seconds", model.t2)
-    trial.found("t3_seconds", model.t3)
-    trial.found("measured_once_seconds", once.median)
-    trial.found("predicted_once_seconds", model.waiting_once(steps))
-    trial.found("book_predicted_once_seconds", model.waiting_once_by_the_book(steps))
-    trial.found("measured_each_seconds", each.median)
-    trial.found("predicted_each_seconds", model.waiting_each(steps))
 
 
 def launch_behind_multiplications(trial: Trial, x: Array, matrix: Array) -> None:
@@ -180,35 +153,6 @@ def in_one_launch(trial: Trial, x: Array, once: Work, steps: int) -> Work:
     return Work(launch, once.unit, once.times)
 
 
-def measure_memory(trial: Trial) -> None:
-    """Find the memory of a CPU that 100 queued increments of a matrix take.
-
-    Results are kept or dropped, and every one, tenth or hundredth is waited for.
-    """
-    if trial.devices[0].kind == "gpu":
-        # The results do not lie in the memory of the host.
-        return
-    zeros = trial.backend.asarray(np.zeros((SIDE, SIDE), dtype=np.float32), trial.devices[0])
-    # Compiling takes memory too, so it comes before.
-    trial.backend.wait(incremented(trial, zeros, 1))
-    for results in ("kept", "dropped"):
-        for every in (1, 10, 100):
-            fill = partial(fill_queue, trial, zeros, results == "kept", every)
-            trial.found(f"peak_bytes_{results}_waiting_every_{every}", peak_memory_growth(fill))
-
-
-def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
-    """Launch 100 increments, keep the results or drop them, and wait for every `every`-th one."""
-    kept = []
-    for step in range(1, 101):
-        y = incremented(trial, x, 1)
-        if keep:
-            kept.append(y)
-        if step % every == 0:
-            trial.backend.wait(y)
-    trial.backend.waitall()
-
-
 def unfinished_increments(repetition: Repetition) -> Tally:
     """Count the increments that were not done when their calls had returned."""
     return unfinished_at_return(_of_increments(repetition))
@@ -242,24 +186,4 @@ MOST_UNFINISHED = replace(
     counted="at a time, at the most",
     tally=most_unfinished_increments,
     title="",
-)
-T2_OVER_T1 = Metric(
-    "t2_over_t1",
-    means="the time to compute the smallest operation over that to issue it: below 1 Python is "
-    "slower",
-    about="the ratio of t2 to t1",
-    not_if_counted="inside",
-    bands=(
-        Band(LOWEST, "inside", "Nothing was queued, so issuing an increment contains computing it"),
-        Band(
-            0.02,
-            "python",
-            "Issuing an increment takes longer than computing it, against the book's assumption",
-        ),
-        Band(
-            1.0,
-            "device",
-            "Computing an increment takes longer than issuing it, as the book assumes",
-        ),
-    ),
 )

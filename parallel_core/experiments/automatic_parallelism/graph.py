@@ -1,7 +1,7 @@
 """Graph: what does the graph of a training step look like, and how fast could it be?
 
 Book: Dive into Deep Learning, "Automatic Parallelism", the figure of a two-layer MLP on a CPU and
-two GPUs; and "Asynchronous Computation", the figure of z = x · y + 2.
+two GPUs.
 
 Prediction: The devices' forward and backward passes do not depend on each other, so they may run at
 the same time, and the second layer's gradients can be summed while the first layer goes back. The
@@ -23,16 +23,13 @@ Read: A parallelism of 2 means that no number of devices makes the step more tha
 fraction of 1 is as fast as any schedule could be, with as many devices at once as there are cores
 for. The backward pass through a layer computes the layer again, since that is what the backends'
 gradients are of: real ones take less.
-
-With `--of xy` it is the asynchronous chapter's example: two operations in a chain, which nothing
-can run in parallel.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -41,55 +38,35 @@ from backends import Array, Backend, Device, Ops
 from backends.arrays import tree_leaves
 from parallel_core.experiments.automatic_parallelism import dependencies
 from parallel_core.experiments.automatic_parallelism.task_order import BESIDE
-from parallel_core.experiments.runner.changes import Change, larger
+from parallel_core.experiments.runner.changes import larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.workloads import Program, dense, hidden, pull_back, record
+from parallel_core.experiments.workloads import Program, dense, hidden, pull_back
 from parallel_core.measurement.recording import labelled
 from parallel_core.measurement.task_graph import crossings, work_seconds
 from parallel_core.system.errors import RequestError
 
-MLP, XY = "A training step of a two-layer MLP", "z = x · y + 2"
-"""The titles of the pictures."""
-XY_SIZE = 1000
-
 
 def program(
-    trial: Trial,
-    of: Annotated[
-        Literal["mlp", "xy"], Parameter("A two-layer MLP's training step, or z = x · y + 2.")
-    ] = "mlp",
-    batch: Annotated[int, Parameter("Images in the MLP's step.")] = 1024,
+    trial: Trial, batch: Annotated[int, Parameter("Images in the MLP's step.")] = 1024
 ) -> None:
-    """Record a program's operations, and time them one by one and freely scheduled.
+    """Record a step's operations, and time them one by one and freely scheduled.
 
-    Raises RequestError for fewer than three devices, which the MLP needs, and for fewer images than
-    devices compute.
+    Raises RequestError for fewer than three devices, and for fewer images than devices compute.
     """
-    if of == "mlp":
-        _check_mlp(len(trial.devices), batch)
-        title, drawn = MLP, mlp(batch)
-    else:
-        title, drawn = XY, xy(XY_SIZE)
-    trial.parameters["of"] = title
-    (scheduled,) = dependencies.time_programs(trial, {"": drawn})
+    _check_mlp(len(trial.devices), batch)
+    step = mlp(batch)
+    (scheduled,) = dependencies.time_programs(trial, {"": step})
     tasks = scheduled.tasks
     trial.described["tasks"] = tasks
-    if of == "xy":
-        # The picture of z = x · y + 2 shows the inputs, as the book's figure does.
-        trial.described["tasks"] = record(trial.backend, drawn, one_by_one=True)
     trial.found("parallelism", work_seconds(tasks) / scheduled.bounds.critical_path)
     trial.found("operations", len(tasks))
     trial.found("crossings", crossings(tasks))
     trial.found("moved_bytes", sum(task.bytes for task in tasks))
     trial.found("work_seconds", work_seconds(tasks))
-    results = trial.backend.to_numpy(drawn.launch(trial.backend))
-    if of == "xy":
-        trial.check("results", [results], [np.full((XY_SIZE, XY_SIZE), 3.0)])
-    else:
-        expected = expected_step(batch) * len(results)
-        trial.check("results", tree_leaves(results), expected)
+    results = trial.backend.to_numpy(step.launch(trial.backend))
+    trial.check("results", tree_leaves(results), expected_step(batch) * len(results))
 
 
 def _check_mlp(devices: int, batch: int) -> None:
@@ -104,20 +81,6 @@ def _check_mlp(devices: int, batch: int) -> None:
             f"a batch of {batch} leaves some of {workers} devices without an image "
             f"(--batch {workers})"
         )
-
-
-def xy(size: int) -> Program:
-    """Make the program z = x · y + 2 of two matrices, element by element, on the first device."""
-
-    def inputs(backend: Backend) -> Any:
-        ones, device = np.ones((size, size), dtype=np.float32), backend.devices[0]
-        return [labelled(name, backend.asarray(ones, device)) for name in ("x", "y")]
-
-    def run(backend: Backend, values: Sequence[Array]) -> Array:
-        product = labelled("x · y", backend.launch(backend.ops.multiply, *values))
-        return labelled("z = … + 2", backend.launch(backend.ops.add, product, 2.0))
-
-    return Program(inputs, run)
 
 
 def mlp(batch: int) -> Program:
@@ -252,10 +215,6 @@ EXPERIMENT = Experiment(
     counts=(replace(BESIDE, case=dependencies.FREE, metric=dependencies.SPEEDUP.name, title=""),),
     changes=(
         *dependencies.CHANGES,
-        Change(
-            lambda answered: answered.result.parameters["of"] == XY,
-            "A step of several devices (--of mlp).",
-        ),
         larger("batch", "Larger batches", "handing operations over matters less"),
     ),
     devices=3,

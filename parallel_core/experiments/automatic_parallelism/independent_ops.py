@@ -52,7 +52,7 @@ from parallel_core.experiments.runner.formulas import ratio
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.tallies import computed_beside_its_own_device
-from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.trial import Trial, not_measured
 from parallel_core.experiments.workloads import (
     MULTIPLICATIONS,
     chained,
@@ -165,7 +165,7 @@ def _time_elsewhere(trial: Trial, size: int, workers: int, threads: int, remaini
     try:
         trial.add_elsewhere(products, "independent-ops", options, kept_name, 0.75, remaining)
     except RequestError as reason:
-        trial.notes.append(f"No {products}: {reason}")
+        trial.notes.append(not_measured(products, str(reason)))
 
 
 def _with_threads(case: str, threads: int) -> str:

@@ -14,7 +14,7 @@ same time: overlap can save most then. Matrices are so large that issuing a copy
 it. Copies go to the same buffers in turn, because memory that is touched for the first time costs
 more than the copy. Before copies are timed in isolation their sources are read once, since together
 they are read when they have just been written. The book's way is timed beside ours. On GPUs both
-copy to the host. With `--sizes` the parts are timed at each of several sizes.
+copy to the host.
 
 Look at: how many results were copied while something was multiplied, for half of their copying or
 more, our way and the book's, and the share of the copies' time during which something was
@@ -27,19 +27,15 @@ that wait for the computation give 0, on a busy machine too. Of `overlap_efficie
 all, negative is worse than one after the other. It says much only if both parts take about the same
 time. More than 1 means that a part was slower in isolation: copies then have to be launched first,
 by a thread that they share cores with, and together they are launched while results are computed.
-Over several sizes: where issuing takes as long as the copies, Python is the bottleneck, and what
-hides says little about the copies.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Annotated
 
 from backends import Array, Device
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from parallel_core.experiments import copying, workloads
-from parallel_core.experiments.automatic_parallelism import overlap_by_size
 from parallel_core.experiments.runner import changes
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
@@ -61,7 +57,6 @@ def program(
     size: Annotated[int, SIZE],
     products: Annotated[int, PRODUCTS],
     copies: Annotated[int, COPIES],
-    sizes: Annotated[Sequence[int] | None, overlap_by_size.SIZES] = None,
 ) -> None:
     """Time matrix multiplications, the copying of their results to another device, and both
     together.
@@ -69,21 +64,12 @@ def program(
     time_parts(trial, products, size, copies)
     if larger_size := workloads.larger_size_to_count(trial, TOGETHER, size):
         count_larger(trial, products, larger_size)
-    size_by_ending: Mapping[str, int] = {}
-    if sizes:
-        time_at_size = partial(time_parts, trial, products)
-        size_by_ending = overlap_by_size.register_smaller(trial, time_at_size, sizes, size, copies)
     trial.run()
     copying.note_issuing(trial, COPY)
-    overlap_by_size.find_shares(trial, size_by_ending, COPY, TOGETHER)
 
 
-def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = "") -> None:
-    """Check the copied results, and register both parts and both together at one size.
-
-    `at` is the ending of the cases' names: empty for the main size, which alone is timed the book's
-    way too and has bare times; otherwise the size is one of a sweep's smaller ones.
-    """
+def time_parts(trial: Trial, products: int, size: int, copies: int) -> None:
+    """Check the copied results, and register both parts and both together, the book's way too."""
     source = trial.devices[0]
     destination = copying.destination(trial)
     x = trial.normal(size, source)
@@ -98,15 +84,9 @@ def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = ""
     copy = copying.copies_of(trial, results, destination, buffers, copies, source)
     read_once = copying.copies_of(trial, results, destination, buffers, 1, source)
     both = Work(lambda: run_and_copy(trial, x, products, destination, buffers, copies))
-    parts = (RUN + at, COPY + at)
-    if at:
-        trial.time(RUN + at, run, bare=())
-        trial.time(COPY + at, copy, before=read_once.launch, bare=())
-        trial.time(TOGETHER + at, both, parts=parts, bare=(), hides=COPY + at)
-        return
     trial.time(RUN, run)
     trial.time(COPY, copy, before=read_once.launch)
-    trial.time(TOGETHER, both, parts=parts, bare=(run, copy), hides=COPY)
+    trial.time(TOGETHER, both, parts=(RUN, COPY), bare=(run, copy), hides=COPY)
     workloads.time_beside(trial, RUN, both)
     # The book's way has no bare time: it drops each copy at once, and one unit would keep them all.
     copy_to_host = Work(lambda: copy_the_book_s_way(trial, results, copies))
@@ -208,7 +188,7 @@ THE_BOOK_S_COUNT = replace(
     ALONGSIDE,
     name="book_copied_beside_computation",
     case=BOOK_TOGETHER,
-    counted="results were, the book's way",
+    counted="results if copied as in the book",
     metric=THE_BOOK_S.name,
     title="",
 )
@@ -239,7 +219,6 @@ EXPERIMENT = Experiment(
     ),
     settings=OF_COPIES,
     queued_case=RUN,
-    curves=overlap_by_size.CURVES,
     key_timeline=1,
     options={
         "full": {"rounds": 3, "products": 12},

@@ -64,7 +64,6 @@ from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES, times_as_lo
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
-from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import figure
 
 LARGEST_SMALL = 128
@@ -76,8 +75,6 @@ SIZES = Chosen("Sides of the matrices. Default: 8, 16, … 1024, or what the bud
 
 def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) -> None:
     """Time multiplications of each size on one device, on all, and on one with all threads."""
-    if sizes is not None and not sizes:
-        raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
     devices = trial.devices
     are_cpus = all(device.kind == "cpu" for device in devices)
     in_another_process = len(devices) > 1 and are_cpus

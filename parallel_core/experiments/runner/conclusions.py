@@ -14,21 +14,22 @@ from parallel_core.experiments.runner.metrics import (
     Metric,
     answers_of,
 )
+from parallel_core.experiments.runner.recordings import recorded_otherwise
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
-from parallel_core.measurement.checks import about_excess, largest_of, why_impossible
+from parallel_core.measurement.checks import (
+    about_excess,
+    largest_of,
+    values_differ,
+    why_impossible,
+)
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval
-from parallel_core.measurement.result import Answer, Result, describe_backend
+from parallel_core.measurement.result import Answer, Note, Result, describe_backend
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine import joined_watches
 
-IMPOSSIBLE = (
-    "No verdict: times were measured that cannot be true, so no time and no metric here "
-    "is to be believed."
-)
-IMPOSSIBLE_TIMES = "By the clock nothing is known: times were measured that cannot be true."
-BUSY_CLOCK = "By the clock nothing is known: other work took {} of the cores' time."
-BUSY = "No verdict: other work took {} of the cores' time, which leaves every figure open."
+IMPOSSIBLE = "times were measured that cannot be true"
+BUSY = "other work took {} of the cores' time"
 NOTHING = "No answer: there was nothing to compare."
 A_BUG = "A fix in the backend or in the program: no other machine and no option gives an answer."
 
@@ -49,8 +50,9 @@ def conclude(
     """
     intervals = _intervals(metrics, trial)
     result = _measured(experiment, trial, intervals, curves, counts)
-    excesses, impossible_figures = _excesses(metrics, intervals, result)
-    disturbances = (*_impossible_times(trial), *impossible_figures)
+    excesses = _excesses(metrics, intervals, result)
+    impossible = [excess for excess in excesses if excess.code == "impossible-figure"]
+    disturbances = (*_impossible_times(trial), *impossible)
     answers = answers_of(metrics, result)
     result = replace(result, bands=_codes(counts, answers, result))
     contradictions = _contradictions(counts, metrics, answers, trial, result)
@@ -58,8 +60,7 @@ def conclude(
     result = replace(result, problems=problems, disturbances=disturbances)
     if not problems and _is_busy(result) and _is_open(metrics, result):
         assert result.machine_watch is not None
-        busy = BUSY.format(percent(result.machine_watch.taken_share))
-        result = replace(result, disturbances=(busy,))
+        result = replace(result, disturbances=(too_busy(result.machine_watch.taken_share),))
     rounds_missing = _rounds_missing(trial)
     if rounds_missing and answers_directly:
         answers_directly = _cannot_tell
@@ -120,25 +121,39 @@ def _measured(
     )
 
 
-def _wrong_values(trial: Trial) -> list[str]:
+def too_busy(taken_share: float) -> Note:
+    """Say that other work took so much of the cores that there is no verdict."""
+    return Note("busy", f"No verdict: {BUSY.format(percent(taken_share))}.")
+
+
+def few_rounds(budget: float, rounds: int, wanted: int) -> Note:
+    """Say that the budget, in seconds, allowed fewer rounds than a verdict takes."""
+    return Note(
+        "few-rounds",
+        f"The budget of {budget:g} s allowed {rounds} of {wanted} rounds: too few to tell a "
+        "difference from noise (--budget gives more).",
+    )
+
+
+def _wrong_values(trial: Trial) -> list[Note]:
     """Say which values differ from NumPy's."""
     return [
-        f"{what} differ from NumPy's by {error:.1e} of the largest element"
+        values_differ(what, error)
         for what, error in trial.errors.items()
         # NaN is not below any bound.
         if not error < LARGEST_ERROR
     ]
 
 
-def _impossible_times(trial: Trial) -> list[str]:
+def _impossible_times(trial: Trial) -> list[Note]:
     """Say which cases were faster than their parts."""
-    sentences = []
+    notes = []
     for case in trial.cases.values():
         if case.parts:
-            sentence = why_impossible(case, [trial.cases[part] for part in case.parts])
-            if sentence is not None:
-                sentences.append(sentence)
-    return sentences
+            note = why_impossible(case, [trial.cases[part] for part in case.parts])
+            if note is not None:
+                notes.append(note)
+    return notes
 
 
 def _codes(
@@ -161,7 +176,7 @@ def _contradictions(
     answers: Mapping[str, Sequence[Band]],
     trial: Trial,
     result: Result,
-) -> list[str]:
+) -> list[Note]:
     """Say which counts and metrics cannot both be true of the same work.
 
     Nothing is gained that way by devices that take turns. Devices that work at the same time may
@@ -170,7 +185,7 @@ def _contradictions(
     if result.backend["engine"] == "sync":
         # Without a queue a gain is of parts that were slower in isolation.
         return []
-    sentences = []
+    notes = []
     for count in counts:
         if not count.at_once or count.name not in result.counts:
             continue
@@ -185,12 +200,10 @@ def _contradictions(
         if gained_in_turns or (only_recorded and gained_nothing):
             interval = result.interval(metric.name)
             assert interval is not None
-            sentences.append(
-                "the recorded repetition behaves otherwise than the timed ones, so neither can be "
-                f"trusted: {count.written(result.counts[count.name])}, and by the clock "
-                f"{metric.write(interval, result)}"
-            )
-    return sentences
+            counted = count.written(result.counts[count.name])
+            by_the_clock = metric.write(interval, result)
+            notes.append(recorded_otherwise(f"{counted}, and by the clock {by_the_clock}"))
+    return notes
 
 
 def _is_busy(result: Result) -> bool:
@@ -221,18 +234,19 @@ def answer_of(
     If the result is invalid, the answer says why. If the times are disturbed, only the counts
     answer; without counts there is no verdict.
     """
-    errors = [problem for problem in result.problems if problem not in result.disturbances]
-    if errors:
-        return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
+    if result.errors:
+        return Answer((f"No answer: the result is invalid, because {result.errors[0]}.",), A_BUG)
     by_counts = sentences_of(counts, result)
     if result.disturbances:
         no_clock = _no_clock(result)
         # What answers a question of time comes first, and so does that nothing does.
-        sentences = (*no_clock, *by_counts) if answers_directly else (*by_counts, *no_clock)
+        sentences = (no_clock, *by_counts) if answers_directly else (*by_counts, no_clock)
         return Answer(sentences, in_a_quiet_moment(result))
     direct = answers_directly(result) if answers_directly else None
     by_clock = _sentences_by_clock(metrics, counts, result)
-    sentences = _with_direct(direct, (*by_counts, *by_clock))
+    first = () if direct is None else (direct.sentence,)
+    # The clock may say the same again.
+    sentences = tuple(dict.fromkeys((*first, *by_counts, *by_clock)))
     if not sentences and _said(metrics, counts, result):
         sentences = (NOTHING,)
     answered = Answered(result, answers_of(metrics, result), direct)
@@ -242,13 +256,6 @@ def answer_of(
 def _cannot_tell(_: Result) -> DirectAnswer:
     """Say that no question of time is answered by so few rounds; a note says how many they are."""
     return DirectAnswer(None, f"{CANNOT_TELL}: it has too few rounds.")
-
-
-def _with_direct(direct: DirectAnswer | None, others: Sequence[str]) -> tuple[str, ...]:
-    """Return all sentences, the direct answer's first; the clock may say the same again."""
-    if direct is None:
-        return tuple(others)
-    return (direct.sentence, *(other for other in others if other != direct.sentence))
 
 
 def _said(metrics: Sequence[Metric], counts: Sequence[Count], result: Result) -> list[Metric]:
@@ -294,14 +301,14 @@ def _what_would_change(changes: Sequence[Change], answered: Answered) -> str:
     return ""
 
 
-def _no_clock(result: Result) -> tuple[str, ...]:
+def _no_clock(result: Result) -> str:
     """Say why the times of a disturbed result mean nothing, and without counts: no verdict."""
-    if not result.counts:
-        return (IMPOSSIBLE,) if result.problems else result.disturbances
-    if result.problems:
-        return (IMPOSSIBLE_TIMES,)
-    assert result.machine_watch is not None
-    return (BUSY_CLOCK.format(percent(result.machine_watch.taken_share)),)
+    reason = IMPOSSIBLE
+    if not result.problems:
+        assert result.machine_watch is not None
+        reason = BUSY.format(percent(result.machine_watch.taken_share))
+    nothing_known = "By the clock nothing is known" if result.counts else "No verdict"
+    return f"{nothing_known}: {reason}."
 
 
 def _series(curves: Curves | None, trial: Trial) -> Mapping[str, Any]:
@@ -321,30 +328,24 @@ def _series(curves: Curves | None, trial: Trial) -> Mapping[str, Any]:
 
 def _excesses(
     metrics: Sequence[Metric], intervals: Mapping[str, Interval], result: Result
-) -> tuple[list[str], list[str]]:
-    """Say which metrics are larger than is possible: first within the noise, then beyond it."""
-    within_noise: list[str] = []
-    beyond_noise: list[str] = []
+) -> list[Note]:
+    """Say which metrics are larger than is possible, within the noise or beyond it."""
+    excesses = []
     for metric in metrics:
         most = metric.at_most(result)
         if metric.name not in intervals or not math.isfinite(most):
             continue
         excess = about_excess(metric.name, intervals[metric.name], most, metric.in_percent)
-        if excess is None:
-            continue
-        if excess.is_possible:
-            within_noise.append(excess.sentence)
-        else:
-            beyond_noise.append(excess.sentence)
-    return within_noise, beyond_noise
+        if excess is not None:
+            excesses.append(excess)
+    return excesses
 
 
-def _rounds_missing(trial: Trial) -> tuple[str, ...]:
+def _rounds_missing(trial: Trial) -> tuple[Note, ...]:
     """Say that the budget was too short, if it allowed fewer rounds than a verdict takes."""
     rounds = min((len(case.seconds) for case in trial.cases.values()), default=0)
     wanted = min(FEWEST_FOR_A_VERDICT, trial.rounds)
     if not math.isfinite(trial.budget) or rounds >= wanted:
         return ()
     budget = trial.parameters.get("budget", trial.budget)
-    allowed = f"The budget of {budget:g} s allowed {rounds} of {trial.rounds} rounds"
-    return (f"{allowed}: too few to tell a difference from noise (--budget gives more).",)
+    return (few_rounds(budget, rounds, trial.rounds),)

@@ -27,7 +27,7 @@ from parallel_core.experiments.runner.recordings import (
 )
 from parallel_core.experiments.runner.tallies import Repetition, Tally, Tallying
 from parallel_core.experiments.runner.witnesses import witness_for
-from parallel_core.measurement.result import Case, Counted, Timing
+from parallel_core.measurement.result import Case, Counted, Note, Timing
 
 REPETITIONS, MOST_REPETITIONS = 2, 6
 """The usual number of recorded repetitions, and their number as long as they disagree on the
@@ -49,9 +49,9 @@ class CountsOfRun(NamedTuple):
     """What was counted in the recorded repetitions of a run."""
 
     counts: dict[str, Counted]
-    uncounted: list[str]
-    """Sentences on what was not counted, and why."""
-    problems: list[str]
+    uncounted: list[Note]
+    """What was not counted, and why."""
+    problems: list[Note]
     """What the engine did wrong, as far as the order shows it."""
     faster: frozenset[str]
     """The counts of cases that were much faster in each recorded repetition than in another one."""
@@ -110,15 +110,21 @@ def record_counts(
     uncounted, problems = [], []
     for counting in countings:
         if not counting.tallies:
-            uncounted.append(f"Nothing was counted of “{counting.case}”: {counting.lacking}.")
+            uncounted.append(nothing_counted(counting.lacking, counting.case))
         problems += counting.problems(timed.get(counting.case))
     faster = {counting.count.name for counting in countings if counting.is_faster}
     return CountsOfRun(counted, _each_once(uncounted), _each_once(problems), frozenset(faster))
 
 
-def _each_once(sentences: Iterable[str]) -> list[str]:
-    """Return sentences without those that stand before."""
-    return list(dict.fromkeys(sentences))
+def nothing_counted(reason: str, case: str = "") -> Note:
+    """Say why nothing was counted, of a case or at all."""
+    of_case = f" of “{case}”" if case else ""
+    return Note("uncounted", f"Nothing was counted{of_case}: {reason}.")
+
+
+def _each_once(notes: Iterable[Note]) -> list[Note]:
+    """Return notes without those that stand before."""
+    return list(dict.fromkeys(notes))
 
 
 @dataclass
@@ -134,7 +140,7 @@ class _Counting:
     recorded: list[Recorded] = field(default_factory=list)
     lacking: str = "the recording lacks what was to be counted"
     """What a repetition lacks that was not counted."""
-    early: str = ""
+    early: Note | None = None
     """The wait that returned before the work was done, if one did."""
 
     def add(self, recorded: Recorded, ends_are_exact: bool) -> None:
@@ -204,7 +210,7 @@ class _Counting:
         running = self.running(threads_per_device) if self.count.at_once else None
         return replace(middle(self.tallies, witness, self.shares), running=running)
 
-    def problems(self, timed: Case | None) -> list[str]:
+    def problems(self, timed: Case | None) -> list[Note]:
         """Say what is wrong with the engine: an early wait, or other work while it is watched."""
         problems = [self.early]
         if self.tallies:

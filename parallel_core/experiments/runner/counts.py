@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from parallel_core.experiments.runner.metrics import LOWEST, Band
 from parallel_core.experiments.runner.tallies import Repetition, Tallying
-from parallel_core.measurement.result import Counted, Result
+from parallel_core.measurement.result import Counted, Note, Result
 from parallel_core.system.formatting import percent
 
 IN_PART, MOSTLY = 0.2, 2 / 3
@@ -105,12 +105,12 @@ class Count:
         # Beside other work a device alone may be slow by chance, and then two seem to gain.
         return band if has_gained and result.is_undisturbed else IN_PROGRESS
 
-    def problem(self, counted: Counted) -> str:
-        """Say what the engine did wrong, by the repetition with the highest count; or empty."""
+    def problem(self, counted: Counted) -> Note | None:
+        """Say what the engine did wrong, by the repetition with the highest count; or None."""
         most = max(counted.repetitions)
         if not self.error or most == 0:
-            return ""
-        return f"{most} of {counted.of} {self.error}"
+            return None
+        return Note("order-broken", f"{most} of {counted.of} {self.error}")
 
     def written(self, counted: Counted) -> str:
         """Write a count in words: `24 of 25 multiplications ran while a result was copied`."""

@@ -14,7 +14,11 @@ from backends.process_groups import grouped
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
 from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
-from parallel_core.experiments.runner.counting import REPETITIONS, record_counts
+from parallel_core.experiments.runner.counting import (
+    REPETITIONS,
+    nothing_counted,
+    record_counts,
+)
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.metrics import DirectAnswer, Metric
 from parallel_core.experiments.runner.parameters import (
@@ -30,7 +34,7 @@ from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.runner.witnesses import witness_for
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.differences import USUAL_DEVIATION
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import Note, Result
 from parallel_core.measurement.starter import ALONE, Turns
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import TooSlowError
@@ -197,12 +201,11 @@ class Experiment:
 
         `given` are the options that the user gave, so that the run did not choose them.
         """
-        not_chosen: set[str] = set()
+        chosen = {}
         for parameter in self.parameters:
-            if parameter.option in given:
-                not_chosen |= {parameter.name, parameter.sweeps}
-        chosen = [name for name in self.calibrated if name not in not_chosen]
-        return {name: result.parameters[name] for name in chosen}
+            if isinstance(parameter, Chosen) and parameter.option not in given:
+                chosen[parameter.name] = result.parameters[parameter.name]
+        return chosen
 
     @property
     def main(self) -> Metric:
@@ -284,7 +287,7 @@ class Experiment:
             self.name, trial, self.metrics, self.changes, self.curves, self.counts, self.answer
         )
 
-    def _problems_of_counts(self, trial: Trial) -> list[str]:
+    def _problems_of_counts(self, trial: Trial) -> list[Note]:
         """Say which counts show an error of the engine."""
         problems = []
         for count in self.counts:
@@ -297,15 +300,16 @@ class Experiment:
     def _record_counts(self, trial: Trial) -> None:
         """Record repetitions and keep their counts; if that fails, a sentence says why."""
         if witness_for(trial.backend) is None:
-            early = trial.backend.engine == "async" and reads_late(trial.backend, trial.launches)
-            trial.problems += [early] if early else []
+            if trial.backend.engine == "async":
+                early = reads_late(trial.backend, trial.launches)
+                trial.problems += [early] if early else []
             return
         try:
             recorded = record_counts(
                 self.counts, trial.takes, trial.backend, trial.cases, trial.repetitions
             )
         except (BackendError, OSError, ValueError) as error:
-            trial.uncounted.append(f"Nothing was counted: {error}.")
+            trial.uncounted.append(nothing_counted(str(error)))
             return
         trial.counts |= recorded.counts
         trial.uncounted += recorded.uncounted
@@ -313,16 +317,9 @@ class Experiment:
         trial.faster_if_recorded |= recorded.faster
 
     def _values_of(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of all parameters by name: the options, and defaults for the rest.
-
-        A parameter that is swept gets the largest value of its sweep.
-        """
-        values = {parameter.name: parameter.default for parameter in self.parameters}
-        values |= options
-        for parameter in self.parameters:
-            if parameter.sweeps and values[parameter.name]:
-                values[parameter.sweeps] = max(values[parameter.name])
-        return values
+        """Return the values of all parameters by name: the options, and defaults for the rest."""
+        defaults = {parameter.name: parameter.default for parameter in self.parameters}
+        return {**defaults, **options}
 
     def _chooses_all_sizes(self, values: Mapping[str, Any]) -> bool:
         """Return whether a run with these values chooses its size and all other such parameters."""

@@ -158,10 +158,9 @@ def _judge_count(guess: Tally, count: Count, result: Result) -> Guess:
     Shares are compared, because a run may have counted another number of things.
     """
     counted = result.counts.get(count.name)
-    errors = [problem for problem in result.problems if problem not in result.disturbances]
     judgement: Judgement = "open"
-    if errors:
-        reason = INVALID.format(errors[0])
+    if result.errors:
+        reason = INVALID.format(result.errors[0])
     elif counted is None:
         reason = "whether your guess is right stays open"
     elif count.band(guess.seen, guess.of) == count.band_of(result):

@@ -39,8 +39,6 @@ class Parameter:
     """Whether it says how much work there is, so that a comparison like an older one must take it
     over, as all that a run chooses.
     """
-    sweeps: str = ""
-    """For several numbers: the parameter that they stand for; its value is the largest of them."""
     fields: Mapping[str, "Parameter"] = field(default_factory=dict)
     """For a dataclass: the fields that are parameters, by their names."""
     name: str = ""

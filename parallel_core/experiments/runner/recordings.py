@@ -16,7 +16,7 @@ from backends.profiling.marks import Mark
 from parallel_core.experiments.runner.tallies import Repetition, repetition_of
 from parallel_core.experiments.runner.witnesses import Witness
 from parallel_core.measurement.progress import tell
-from parallel_core.measurement.result import Timing
+from parallel_core.measurement.result import Note, Timing
 from parallel_core.measurement.timing import reading_seconds, without_garbage_collection
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine import sample_machine, watched
@@ -132,8 +132,10 @@ def missing(repetition: Repetition) -> str:
     return ""
 
 
-def early_wait(repetition: Repetition, ends_are_exact: bool, awaits_one: bool = True) -> str:
-    """Say which wait returned before the work was done; empty if none did.
+def early_wait(
+    repetition: Repetition, ends_are_exact: bool, awaits_one: bool = True
+) -> Note | None:
+    """Say which wait returned before the work was done; None if none did.
 
         launches  |-| |-|
         waitall          |--|
@@ -152,20 +154,23 @@ def early_wait(repetition: Repetition, ends_are_exact: bool, awaits_one: bool = 
         was_launched = launched_at < wait.start
         is_late = was_launched & (done_at > wait.end)
         launched, late = int(was_launched.sum()), int(is_late.sum())
+        evidence = f"{late} of {launched} operations were not"
         if wait.name.startswith("waitall") and late:
-            return (
-                "waitall returned before the work was done: "
-                f"{late} of {launched} operations were not"
-            )
+            return returned_early("waitall", evidence)
         if awaits_one and launched and late == launched:
-            return f"wait returned before any of {launched} operations was done"
-    return ""
+            return returned_early("wait", evidence)
+    return None
 
 
-def behaves_otherwise(recorded: Recorded, timed_shares: list[float], queues: bool) -> str:
+def returned_early(wait: str, evidence: str) -> Note:
+    """Say which wait returned before the work was done, by some evidence."""
+    return Note("early-wait", f"{wait} returned before the work was done: {evidence}")
+
+
+def behaves_otherwise(recorded: Recorded, timed_shares: list[float], queues: bool) -> Note | None:
     """Say how recorded repetitions of a case behave otherwise than those that are not recorded.
 
-    Empty if they do not, or if that is open. `timed_shares` are the shares of the time after which
+    None if they do not, or if that is open. `timed_shares` are the shares of the time after which
     control returned in the timed rounds, and `queues` says that a queue was counted in the recorded
     repetitions. A profiler makes no queue, but its marks make launching longer: so long, if
     operations are short, that nothing is left to do when control returns.
@@ -180,11 +185,19 @@ def behaves_otherwise(recorded: Recorded, timed_shares: list[float], queues: boo
         and _launching_takes_longer(recorded)
     )
     if not is_queued_only_here and not is_queued_only_there:
-        return ""
+        return None
     here, there = percent(max(shares)), percent(min(unrecorded))
-    return (
+    return recorded_otherwise(
+        f"control returned after {here} of its time, and after {there} of theirs"
+    )
+
+
+def recorded_otherwise(evidence: str) -> Note:
+    """Say that recorded repetitions behave otherwise than the timed ones, by some evidence."""
+    return Note(
+        "recorded-otherwise",
         "the recorded repetition behaves otherwise than the timed ones, so neither can be "
-        f"trusted: control returned after {here} of its time, and after {there} of theirs"
+        f"trusted: {evidence}",
     )
 
 
@@ -204,10 +217,10 @@ def _share_until_return(timing: Timing) -> float:
     return returned / done if done else 0.0
 
 
-def reads_late(backend: Backend, launches: Mapping[str, Callable[[], object]]) -> str:
+def reads_late(backend: Backend, launches: Mapping[str, Callable[[], object]]) -> Note | None:
     """Say of which case `waitall` returned before the work was done, where nothing is recorded.
 
-    Empty if it did of none: in three of three repetitions, reading the results takes many times as
+    None if it did of none: in three of three repetitions, reading the results takes many times as
     long after `waitall` alone as after a wait for each of them.
     """
     for name, launch in launches.items():
@@ -216,5 +229,5 @@ def reads_late(backend: Backend, launches: Mapping[str, Callable[[], object]]) -
             for _ in range(3)
         ]
         if all(unwaited > READING_LONGER * waited for unwaited, waited in reading):
-            return f"waitall returned before the work was done, in “{name}”"
-    return ""
+            return returned_early("waitall", f"reading took too long in “{name}”")
+    return None

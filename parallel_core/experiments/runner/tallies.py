@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
 from backends.profiling import Span, Window
 from parallel_core.measurement.result import Timing
+from parallel_core.traces.case_spans import covered_twice, lengths_within, union
 
 WAITS = ("wait", "waitall")
 HALF = 0.5
@@ -162,11 +165,9 @@ def computed_beside_its_own_device(repetition: Repetition) -> Tally:
     """Count the computations that were in progress beside another one of the same device."""
     computations = repetition.of_kind("compute")
     beside = 0
-    for span in computations:
-        others = [
-            other for other in computations if other.device == span.device and other is not span
-        ]
-        beside += count_beside([span], others)
+    for device in {span.device for span in computations}:
+        times = _times([span for span in computations if span.device == device])
+        beside += _count_within(times, covered_twice(times))
     return Tally(beside, len(computations))
 
 
@@ -208,29 +209,30 @@ def count_beside(spans: Sequence[Span], others: Sequence[Span | Window]) -> int:
     """Count the spans for half of whose time, or longer, one of the others was in progress.
 
     One moment in common is not enough: devices that hand work over would touch at every operation.
-    The others are in the order of their start.
     """
-    return sum(share_beside([span], others) >= HALF for span in spans)
+    return _count_within(_times(spans), union(_times(others)))
 
 
 def share_beside(spans: Sequence[Span], others: Sequence[Span | Window]) -> float:
     """Return the share of the spans' time during which one of the others was in progress.
 
-        span    |---------|
-        others     |--|
-                     |----|        a moment at which several of them run counts once
-
-    The others are in the order of their start.
+    span    |---------|
+    others     |--|
+                 |----|        a moment at which several of them run counts once
     """
-    length = sum(span.end - span.start for span in spans)
-    beside = 0
-    for span in spans:
-        counted_until = span.start
-        for other in others:
-            if other.start >= span.end:
-                break
-            end = min(other.end, span.end)
-            if end > counted_until:
-                beside += end - max(other.start, counted_until)
-                counted_until = end
-    return beside / length if length else 0.0
+    times = _times(spans)
+    length = np.diff(times).sum()
+    beside = lengths_within(union(_times(others)), times).sum()
+    return float(beside / length) if length else 0.0
+
+
+def _times(spans: Sequence[Span | Window]) -> np.ndarray:
+    """Return the starts and ends of spans, (n, 2): of thousands, every pair takes minutes."""
+    return np.array([(span.start, span.end) for span in spans], np.int64).reshape(-1, 2)
+
+
+def _count_within(times: np.ndarray, intervals: np.ndarray) -> int:
+    """Count the times, (n, 2), half of which or more an interval set covers."""
+    lengths = np.diff(times)[:, 0]
+    covered = lengths_within(intervals, times)
+    return int(np.sum((covered >= HALF * lengths) & (lengths > 0)))

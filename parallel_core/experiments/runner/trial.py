@@ -28,7 +28,7 @@ from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.over_rounds import MIN_NOISE
 from parallel_core.measurement.progress import tell
-from parallel_core.measurement.result import Case, Counted, Result
+from parallel_core.measurement.result import Case, Counted, Note, Result
 from parallel_core.measurement.starter import ALONE, Turns
 from parallel_core.measurement.timing import Timing, interleave, measure
 from parallel_core.system.errors import RequestError
@@ -46,6 +46,16 @@ LEAST_BUDGET = 0.01
 
 
 Options: TypeAlias = Mapping[str, str | float | Sequence[str]]
+
+
+def budget_ended(what: str, done: str) -> Note:
+    """Say what the budget ended, and how much was done: `10 of 30 steps`."""
+    return Note("budget-ended", f"The budget ended {what} after {done} (--budget gives more).")
+
+
+def not_measured(what: str, reason: str) -> Note:
+    """Say what was not measured, and why."""
+    return Note("not-measured", f"No {what}: {reason}")
 
 
 def _doubled(x: Array) -> Array:
@@ -91,8 +101,8 @@ class Trial:
         """
         self.checks: dict[str, float] = {}
         """Further checks of a result."""
-        self.problems: list[str] = []
-        self.notes: list[str] = []
+        self.problems: list[Note] = []
+        self.notes: list[Note] = []
         self.described: dict[str, Any] = {}
         """Further fields of the result: `data`, `tasks`, `series`."""
         self.takes: dict[str, Callable[[], Timing]] = {}
@@ -101,8 +111,8 @@ class Trial:
         """What launches the work of those cases."""
         self.counts: dict[str, Counted] = {}
         """What was counted, in recorded repetitions and by the program."""
-        self.uncounted: list[str] = []
-        """Sentences on what was not counted, and why."""
+        self.uncounted: list[Note] = []
+        """What was not counted, and why."""
         self.faster_if_recorded: set[str] = set()
         """The counts of cases that were much faster whenever they were recorded."""
         self.points: defaultdict[str, dict[float, float]] = defaultdict(dict)

@@ -51,7 +51,7 @@ from parallel_core.measurement.sweep import Curves
 from parallel_core.system.errors import RequestError
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.lenet import initial_parameters, start_of
 
 
 def program(
@@ -128,7 +128,7 @@ def check_losses(trial: Trial, data: Dataset, batch_size: int, seed: int) -> Non
     the second one shows the gradients.
     """
     tell("check against NumPy", 0.0)
-    start = training_steps.enlarged_start(seed, 8.0)
+    start = start_of(Settings(seed=seed, initial_scale=training_steps.ENLARGED))
     batches = plans(min(batch_size, 64), len(trial.devices))
     # Numbers of devices with the same batch are compared together, because NumPy is slow.
     counts_by_batch: dict[int, list[int]] = {}

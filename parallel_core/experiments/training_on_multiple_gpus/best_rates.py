@@ -13,6 +13,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_steps import FIXED, SCALED, case_name
 from parallel_core.measurement.confidence_intervals import Interval, student_t
+from parallel_core.system.formatting import percent
 
 Plan: TypeAlias = tuple[str, int]
 """Whether the batch is fixed or scaled, and the number of devices."""
@@ -132,7 +133,9 @@ def _find_difference(
         for plan in fixed:
             largest = max(largest, abs(curves[plan][rate] - accuracy) / noise)
     trial.found("largest_accuracy_noise_between_devices", largest_noise)
-    trial.found(DIFFERENCE.name, Interval(largest, largest, largest))
+    # Accuracies of networks that guess do not differ.
+    has_learnt = max(one_device.values()) >= CHANCE
+    trial.found(DIFFERENCE.name, Interval(largest, largest, largest) if has_learnt else largest)
 
 
 def noise_of(points: Sequence[Sequence[float]], images: int, differences: int = 1) -> float:
@@ -201,8 +204,11 @@ DIFFERENCE = Metric(
         Band(
             LOWEST,
             "same",
-            "With the same batch more devices changed nothing beyond the noise of seeds",
+            "No, with the same batch more devices changed nothing beyond the noise of seeds",
         ),
-        Band(1.0, "differ", "With the same batch accuracies differ beyond the noise of seeds"),
+        Band(1.0, "differ", "Yes, with the same batch accuracies differ beyond the noise of seeds"),
+    ),
+    about=lambda result: (
+        f"with accuracies up to {percent(result.metrics['best_test_accuracy_one_device'])}"
     ),
 )

@@ -34,6 +34,7 @@ from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.experiments.runner.work import Work
+from parallel_core.measurement.result import Note
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
 from parallel_core.training.step import get_params
 
@@ -67,7 +68,7 @@ def program(trial: Trial) -> None:
         title = run.__name__.replace("_", " ")
         trial.check(f"the values of {title!r}", example.values, example.expected)
         shown = [written(array) for array in example.shown]
-        trial.notes.append(example.sentence.format(*shown))
+        trial.notes.append(Note("example", example.sentence.format(*shown)))
     right_examples = [error for error in trial.errors.values() if error < LARGEST_ERROR]
     trial.found("right_examples", len(right_examples))
     params = get_params(backend, first)

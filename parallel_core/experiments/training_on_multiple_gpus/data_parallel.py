@@ -19,8 +19,9 @@ Look at: `speedup_over_one_device`, and how many losses are those of one device;
 `images_per_second`, and the learning curve (`--plot`); `price_of_overlap`, how much longer a device
 computes while the others do; with `--exchange during`, `buckets_reduced_early`.
 
-Read: With the book's initial weights the loss stays on a plateau for about 300 steps. So an
-accuracy of 0.1 after a short run is no error: the network has learnt nothing yet.
+Read: With the book's initial weights the loss stays on a plateau for about 300 steps. So without
+`--epochs` they are 8 times as large, and an accuracy of 0.1 after a short run of `--epochs` is no
+error: the network has learnt nothing yet.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,13 +50,15 @@ from parallel_core.experiments.training_on_multiple_gpus.process_scaling import 
 )
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE, EARLY
 from parallel_core.experiments.workloads import BESIDE, price_of_overlap
+from parallel_core.measurement.checks import devices_differ
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.over_rounds import in_percent
+from parallel_core.measurement.result import Note, Result
 from parallel_core.system.machine import sample_machine, watched
 from parallel_core.training.batches import CompletedSteps, Epoch, Settings, steps_of
 from parallel_core.training.checkpoints import Checkpointing, check_resumable
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.lenet import start_of
 from parallel_core.training.loop import OnBatch, continue_training, ignore
 from parallel_core.training.plan import TrainingPlan, plan_training
 from parallel_core.training.step import largest_replica_difference
@@ -72,6 +75,7 @@ SETTINGS = Parameter(
         "seed": Parameter(minimum=0, maximum=2**32 - 1),
         "exchange": Parameter("Sum gradients after the backward pass, or each layer's during it."),
         "width": Parameter("Times the channels and units."),
+        "initial_scale": Parameter("Times the book's weights. Default: 8 without --epochs, or 1."),
     }
 )
 DEFAULTS = Settings(epochs=None)
@@ -91,8 +95,8 @@ def program(
     """Train LeNet on all devices, and find its speed, accuracy and losses, and how these scale.
 
     Without epochs in the settings or a checkpoint there is one epoch, of as many batches as fit a
-    minute. One device takes `compared` first steps too, unless there are several processes. Every
-    backend starts from the same parameters.
+    minute, from enlarged weights. One device takes `compared` first steps too, unless there are
+    several processes. Every backend starts from the same parameters.
 
     `on_plan(plan)` is called before the training, `on_batch(epoch, images)` after each batch, and
     `on_epoch(epoch)` after each epoch. The comparisons with one device and with NumPy train
@@ -109,7 +113,10 @@ def program(
     if checkpoints.resumed:
         settings = checkpoints.settings(settings)
         check_resumable(checkpoints.resumed, settings, data)
-        trial.notes.append(f"It went on from a checkpoint {checkpoints.resumed.origin}.")
+        trial.notes.append(from_checkpoint(checkpoints.resumed.origin))
+    elif settings.initial_scale is None and settings.epochs is None:
+        # From the book's weights the loss would not move in a minute.
+        settings = replace(settings, initial_scale=training_steps.ENLARGED)
     params = training_steps.placed(backend, checkpoints.parameters(settings))
     training_steps.find_early_buckets(trial, params, data, settings)
     plan = plan_on(backend, data, settings, compared, done=len(start.losses))
@@ -118,6 +125,7 @@ def program(
     trial.parameters |= {
         "epochs": settings.epochs,
         "limit": settings.limit,
+        "initial_scale": settings.initial_scale,
         "compared": plan.compared,
     }
     turns = train_in_turn(backend, data, settings, plan.compared, on_batch)
@@ -135,24 +143,20 @@ def program(
     epochs, losses = progress.epochs, progress.losses
 
     _check_replicas(trial, params)
-    initial = initial_parameters(settings.seed, settings.width)
     # NumPy trains nothing, but its calls of `on_batch` tell this process's watchdog that work goes
     # on.
     training_steps.check_first_losses(
         trial,
         data,
         settings,
-        initial,
+        start_of(settings),
         epochs[0].losses,
         on_batch=lambda *_: on_batch(len(epochs), 0),
     )
     timed = timed_epochs(start, epochs)
     if not timed:
         timed = epochs
-        trial.notes.append(
-            "No epoch was trained here from beginning to end: the speed includes the checkpoint's "
-            "epochs."
-        )
+        trial.notes.append(INCLUDED_EPOCHS)
     units = training_steps.time_units(backend, len(params), data, settings, beside=True)
     training_steps.add_case_of_epochs(
         trial, EPOCH, lambda: params, units, data, settings, timed, watch
@@ -172,9 +176,18 @@ def _check_replicas(trial: Trial, params: Sequence[Array]) -> None:
     difference = largest_replica_difference(trial.backend, params)
     trial.checks["max_replica_difference"] = difference
     if difference:
-        trial.problems.append(
-            f"the devices' parameters differ after training, by {difference:.1e} of the largest"
-        )
+        trial.problems.append(devices_differ("parameters after training", difference))
+
+
+def from_checkpoint(origin: str) -> Note:
+    """Say which checkpoint the training went on from: `after 6 steps, written by numpy`."""
+    return Note("from-checkpoint", f"It went on from a checkpoint {origin}.")
+
+
+INCLUDED_EPOCHS = Note(
+    "included-epochs",
+    "No epoch was trained here from beginning to end: the speed includes the checkpoint's epochs.",
+)
 
 
 def _find_accuracy_and_losses(
@@ -261,11 +274,16 @@ def how_fast_and_whether_equal(result: Result) -> DirectAnswer | None:
     devices = len(result.backend["devices"])
     losses = result.series["loss"]
     fell = 1 - losses[-1] / losses[0]
-    is_open = gain.low < 1 < gain.high
-    faster_or_slower = " (this run cannot tell whether that is faster)" if is_open else ""
+    remark = ""
+    price = result.interval(PRICE.name)
+    if gain.low < 1 < gain.high:
+        remark = " (this run cannot tell whether that is faster)"
+    elif price is not None and price.low > 0 and gain.high < devices:
+        longer = in_percent(price)
+        remark = f", and no more, because each computes {longer} longer while the others compute"
     sentence = (
         f"{with_bounds(speed)} images a second on {devices} devices, {with_bounds(gain)} times as "
-        f"fast as one{faster_or_slower}. The loss went from {losses[0]:.3f} to {losses[-1]:.3f}"
+        f"fast as one{remark}. The loss went from {losses[0]:.3f} to {losses[-1]:.3f}"
     )
     if fell < MOVED:
         return DirectAnswer(

@@ -10,11 +10,11 @@ sum of the counts is the number that one device finds: exactly the same predicti
 framework. Nothing but a number travels between devices, so k devices should give a speed-up of
 nearly k.
 
-Method: LeNet is trained for a few steps on all devices, or read from `--checkpoint`. Then the test
-set is evaluated on 1, 2, 4, … of them up to all, in turn, as many images as fit into the budget. A
-device has shards of `--batch-size` images whatever the number of devices, so that their number is
-the only difference. The scores of all images are compared image by image between numbers of
-devices, and with NumPy's as far as the budget lasts.
+Method: LeNet is trained for a few steps on all devices. Then the test set is evaluated on 1, 2, 4,
+… of them up to all, in turn, as many images as fit into the budget. A device has shards of
+`--batch-size` images whatever the number of devices, so that their number is the only difference.
+The scores of all images are compared image by image between numbers of devices, and with NumPy's as
+far as the budget lasts.
 
 Look at: How many images have the same class on one device as on more, which answers first and which
 no other work on the machine changes; `evaluation_speedup`, the images a second on all devices over
@@ -30,7 +30,6 @@ synchronous engine, more devices cannot be faster.
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -49,25 +48,20 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.formulas import ratio
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
-from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
-from parallel_core.experiments.training_steps import counted_devices, enlarged_start, placed
+from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial, budget_ended
+from parallel_core.experiments.training_steps import ENLARGED, counted_devices, placed
 from parallel_core.experiments.workloads import doublings, units_of_step
-from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.checks import devices_differ, largest_of, relative_error
 from parallel_core.measurement.progress import tell
+from parallel_core.measurement.result import Note
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing, measure
 from parallel_core.training.batches import Settings, as_input, steps_of
-from parallel_core.training.checkpoints import Checkpoint, read_checkpoint
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.lenet import network
+from parallel_core.training.lenet import network, start_of
 from parallel_core.training.loop import add_counts, continue_training, launch_counts
 from parallel_core.training.step import devices_of
 
-CHECKPOINT = Parameter(
-    "Evaluate the training that is kept there.",
-    metavar="DIR",
-    parse=lambda text: read_checkpoint(Path(text)),
-)
 TRAINING_SHARE, NUMPY_SHARE, TIMED_SHARE = 0.3, 0.55, 0.95
 """The shares of the budget until which the network is trained, NumPy may begin another shard, and
 cases are timed.
@@ -79,7 +73,6 @@ def program(
     data: Dataset,
     batch_size: Annotated[int, Parameter("Of one device.")] = 500,
     train_steps: Annotated[int, Parameter("Steps of training before, at most.")] = 100,
-    checkpoint: Annotated[Checkpoint | None, CHECKPOINT] = None,
     images: Annotated[
         int | None, Chosen("Test images in a timing. Default: as many as fit.")
     ] = None,
@@ -87,16 +80,13 @@ def program(
 ) -> None:
     """Evaluate one network on 1, 2, 4, … devices: compare its scores, and time it.
 
-    The network comes from a checkpoint, or from a training of `train_steps` steps, or fewer if they
-    would take too much of the budget. Raises NotFiniteError if the training diverges.
+    It is trained for `train_steps` steps, or fewer if they would take too much of the budget.
+    Raises NotFiniteError if the training diverges.
     """
     backend = trial.backend
-    if checkpoint is None:
-        training = Settings(1, 64, 0.1, limit=train_steps, seed=seed)
-        parameters = trained_briefly(trial, data, training)
-    else:
-        parameters = checkpoint.parameters
-        trial.parameters |= {"train_steps": 0, "checkpoint": checkpoint.origin}
+    # From the book's own weights, accuracy would stay at chance in so few steps.
+    training = Settings(1, 64, 0.1, limit=train_steps, seed=seed, initial_scale=ENLARGED)
+    parameters = trained_briefly(trial, data, training)
     counts = doublings(len(backend.devices))
     all_devices = counts[-1]
     params = {count: placed(backend, parameters, count) for count in counts}
@@ -158,13 +148,11 @@ def _images_that_fit(
 
 
 def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np.ndarray, ...]:
-    """Train on all devices from enlarged weights, for the steps that the settings allow; return the
-    parameters.
+    """Train on all devices for the steps that the settings allow; return the parameters.
 
     The training ends early if its share of the budget is spent; a note says so.
     """
-    # From the book's own weights, accuracy would stay at chance in so few steps.
-    params = placed(trial.backend, enlarged_start(settings.seed, 8.0))
+    params = placed(trial.backend, start_of(settings))
     wanted = steps_of(data, settings)
     tell("training", 0.0)
     for progress in continue_training(trial.backend, params, data.tested_on(1), settings, every=10):
@@ -174,9 +162,7 @@ def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np
     steps = len(progress.losses)
     trial.parameters["train_steps"] = steps
     if steps < wanted:
-        trial.notes.append(
-            f"The budget ended the training after {steps} of {wanted} steps (--budget)."
-        )
+        trial.notes.append(budget_ended("the training", f"{steps} of {wanted} steps"))
     return trial.backend.to_numpy(params[0])
 
 
@@ -229,11 +215,10 @@ def compare(
     )
     trial.checks["max_device_difference"] = difference
     if not difference < LARGEST_ERROR:
-        trial.problems.append(
-            f"the scores depend on the number of devices, by {difference:.1e} of the largest"
-        )
+        trial.problems.append(devices_differ("scores", difference))
     if checked < len(one_device):
-        trial.notes.append(f"NumPy's scores are of the first {checked:,} images (--budget).")
+        images = f"{checked:,} of {len(one_device):,} images"
+        trial.notes.append(budget_ended("NumPy's scores", images))
     unequal = _unequal_images(scores, expected)
     trial.found(UNEQUAL.name, len(unequal))
     count_alike(trial, scores)
@@ -242,8 +227,28 @@ def compare(
         correct = int(np.sum(on_devices.argmax(axis=1) == labels))
         # An unequal image may be correct or not, each time that it is computed.
         if abs(correct - counted[count]) > len(unequal):
-            counts = f"{counted[count]:,} correct images, and their scores {correct:,}"
-            trial.problems.append(f"{counted_devices(count)} counted {counts}")
+            trial.problems.append(counts_differ(count, counted[count], correct))
+
+
+def counts_differ(devices: int, counted: int, by_scores: int) -> Note:
+    """Say how many correct images were counted, and how many there are by the scores."""
+    return Note(
+        "counts-differ",
+        f"{counted_devices(devices)} counted {counted:,} correct images, and their scores "
+        f"{by_scores:,}",
+    )
+
+
+def unequal_image(image: int, where: str, margin: float) -> Note:
+    """Say where an image has another class than on one device.
+
+    `margin` is the difference of its two highest scores there, as a share of the largest of all.
+    """
+    return Note(
+        "unequal-image",
+        f"Image {image} has another class {where} than on one device: its two highest scores are "
+        f"{margin:.0e} of the largest apart.",
+    )
 
 
 def _unequal_images(scores: Mapping[int, np.ndarray], expected: np.ndarray) -> dict[int, str]:
@@ -263,16 +268,13 @@ def _unequal_images(scores: Mapping[int, np.ndarray], expected: np.ndarray) -> d
     return unequal
 
 
-def _notes_on_unequal(unequal: Mapping[int, str], one_device: np.ndarray) -> list[str]:
+def _notes_on_unequal(unequal: Mapping[int, str], one_device: np.ndarray) -> list[Note]:
     """Say of up to three unequal images how close their two highest scores on one device are."""
     notes = []
     for image in sorted(unequal)[:3]:
         second, highest = np.sort(one_device[image])[-2:]
-        share = (highest - second) / np.max(np.abs(one_device))
-        margin = f"its two highest scores are {share:.0e} of the largest apart"
-        notes.append(
-            f"Image {image} has another class {unequal[image]} than on one device: {margin}."
-        )
+        margin = (highest - second) / np.max(np.abs(one_device))
+        notes.append(unequal_image(image, unequal[image], float(margin)))
     return notes
 
 
@@ -331,7 +333,7 @@ ALIKE = Count(
 EXPERIMENT = Experiment(
     name="evaluate",
     question="Is accuracy the same on more devices?",
-    position=8,
+    position=7,
     exercises=(Exercise(4, "How is the test accuracy computed on several devices, and how fast?"),),
     program=program,
     case="1 device",

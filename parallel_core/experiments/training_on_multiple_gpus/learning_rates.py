@@ -42,6 +42,7 @@ from backends import Backend
 from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import larger
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
+from parallel_core.experiments.runner.metrics import answer_by
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.best_rates import (
@@ -52,13 +53,14 @@ from parallel_core.experiments.training_on_multiple_gpus.best_rates import (
     find_figures,
 )
 from parallel_core.experiments.training_steps import FIXED, SCALED, case_name, plans
-from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.checks import devices_differ, largest_of, relative_error
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import measure
 from parallel_core.system.errors import MeasurementError
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import Dataset
+from parallel_core.training.lenet import start_of
 from parallel_core.training.loop import NotFiniteError, OnBatch, evaluate, ignore, train
 
 Training: TypeAlias = tuple[Settings, tuple[Epoch, ...]]
@@ -76,6 +78,7 @@ SETTINGS = Parameter(
             "One device's batches an epoch. Default: chosen, 200 at most.", is_amount=True
         ),
         "seed": Parameter(minimum=0, maximum=2**32 - 1),
+        "initial_scale": Parameter("Times the book's initial weights. Default: 8."),
     }
 )
 BUDGET = Parameter("Seconds that trainings may take, about: shorter ones if they are too few.")
@@ -93,7 +96,6 @@ def program(
     data: Dataset,
     rates: Annotated[Sequence[float], RATES] = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8),
     settings: Annotated[Settings, SETTINGS] = DEFAULTS,
-    initial_scale: Annotated[float, Parameter("Times the book's initial weights.")] = 8.0,
     rounds: Annotated[int, Parameter("Trainings at each point, seed by seed.")] = 3,
     budget: Annotated[float, BUDGET] = 180,
     on_batch: OnBatch = ignore,
@@ -112,6 +114,8 @@ def program(
     """
     trial.refuse_single_device("learning-rates", "compares devices")
     backend, total, rates = trial.backend, len(trial.devices), tuple(sorted(rates))
+    settings = replace(settings, initial_scale=settings.initial_scale or training_steps.ENLARGED)
+    trial.parameters["initial_scale"] = settings.initial_scale
     data = data.tested_on(2000)
     batches = plans(settings.batch_size, total)
     points = list(product(range(rounds), rates, batches))
@@ -119,7 +123,7 @@ def program(
     if limit is None:
         probed = replace(settings, learning_rate=rates[0])
         seconds = budget / len(points)
-        limit = steps_that_fit(backend, data, probed, initial_scale, seconds)
+        limit = steps_that_fit(backend, data, probed, seconds)
     # Progress is reported as if a training had the expected number of steps.
     factor = 1.0 if settings.limit else MOST_STEPS / limit
     settings = replace(settings, limit=limit)
@@ -138,11 +142,11 @@ def program(
         case = case_name(kind, count, total)
         on_training(f"training {number + 1} of {len(points)}: rate {rate:g}, {case}")
         report_batch = partial(report, number * settings.last_epoch)
-        epochs = train_once(backend, count, data, own_settings, initial_scale, report_batch)
+        epochs = train_once(backend, count, data, own_settings, report_batch)
         trained[plan].append((own_settings, epochs))
     watch = watched(before, sample_machine())
     for plan, trainings in trained.items():
-        add_case(trial, data, initial_scale, plan, trainings, watch)
+        add_case(trial, data, plan, trainings, watch)
     _compare_devices(trial, trained)
     accuracies: dict[Plan, dict[float, list[float]]] = {}
     for plan, trainings in trained.items():
@@ -156,7 +160,6 @@ def program(
 def add_case(
     trial: Trial,
     data: Dataset,
-    initial_scale: float,
     plan: Plan,
     trainings: Sequence[Training],
     watch: MachineWatch,
@@ -174,7 +177,7 @@ def add_case(
     all_epochs: list[Epoch] = []
     for _, epochs in finite:
         all_epochs += epochs
-    start = training_steps.enlarged_start(settings.seed, initial_scale)
+    start = start_of(settings)
     place = partial(training_steps.placed, trial.backend, start, count)
     units = training_steps.time_units(trial.backend, count, data, settings)
     training_steps.add_case_of_epochs(trial, name, place, units, data, settings, all_epochs, watch)
@@ -202,10 +205,7 @@ def _compare_devices(trial: Trial, trained: Mapping[Plan, Sequence[Training]]) -
     trial.checks["max_device_difference"] = difference
     # Also true of NaN.
     if not difference < LARGEST_DIFFERENCE:
-        trial.problems.append(
-            "with the same batch the first losses differ from one device's by "
-            f"{difference:.1e} of their size"
-        )
+        trial.problems.append(devices_differ("first losses with the same batch", difference))
 
 
 def with_batch(settings: Settings, batch_size: int, **changed: Any) -> Settings:
@@ -222,15 +222,13 @@ def train_once(
     devices: int,
     data: Dataset,
     settings: Settings,
-    scale: float,
     on_batch: OnBatch = ignore,
 ) -> tuple[Epoch, ...]:
     """Train on the first devices, and return the epochs.
 
     If a loss is not finite, return a single epoch without losses.
     """
-    start = training_steps.enlarged_start(settings.seed, scale)
-    params = training_steps.placed(backend, start, devices)
+    params = training_steps.placed(backend, start_of(settings), devices)
     try:
         return tuple(train(backend, params, data, settings, on_batch))
     except NotFiniteError:
@@ -239,14 +237,12 @@ def train_once(
         return (Epoch(1, math.nan, math.nan, 0, (), accuracy),)
 
 
-def steps_that_fit(
-    backend: Backend, data: Dataset, settings: Settings, scale: float, seconds: float
-) -> int:
+def steps_that_fit(backend: Backend, data: Dataset, settings: Settings, seconds: float) -> int:
     """Return the number of steps with which a training on one device takes about `seconds`."""
 
     def seconds_of(steps: int) -> float:
         limited = replace(settings, limit=steps)
-        _, done = measure(backend, partial(train_once, backend, 1, data, limited, scale))
+        _, done = measure(backend, partial(train_once, backend, 1, data, limited))
         return done
 
     _warm_up = seconds_of(1)
@@ -272,6 +268,7 @@ EXPERIMENT = Experiment(
     ),
     case="1 device",
     metrics=(RATIO, GAIN, DIFFERENCE),
+    answer=answer_by(DIFFERENCE),
     changes=(
         # Where nothing was learnt, any rate may be the best: the ratio has no interval.
         larger(
@@ -284,7 +281,7 @@ EXPERIMENT = Experiment(
             "rounds",
             "More seeds",
             "fewer rates are within the noise",
-            lambda answered: answered.is_open,
+            lambda answered: not answered.answers[RATIO.name],
         ),
         larger("limit", "Longer trainings", "smaller rates catch up"),
     ),

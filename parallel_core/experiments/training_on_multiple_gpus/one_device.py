@@ -20,7 +20,7 @@ from parallel_core.measurement.result import Case
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.training.batches import Settings, Stretch
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.lenet import start_of
 from parallel_core.training.loop import OnBatch, ignore, train_steps
 
 ON_ONE, ON_ALL = "a step on one device", "a step on all devices"
@@ -52,7 +52,7 @@ def train_in_turn(
     discarded.
     """
     before = sample_machine()
-    start = initial_parameters(settings.seed, settings.width)
+    start = start_of(settings)
     params_on_all, params_on_one = placed(backend, start), placed(backend, start, 1)
     length = max(1, math.ceil(steps / TURNS))
     on_all: list[Stretch] = []

@@ -30,7 +30,7 @@ from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Case, Result
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.lenet import start_of
 from parallel_core.training.loop import ignore, train_epoch
 from parallel_core.training.step import buckets_of, exchange, get_params
 
@@ -72,7 +72,7 @@ def measure_scaling(trial: Trial, data: Dataset, settings: Settings, trained: in
     times_of_rounds = of_first(group, own_times)
     seconds = {way: [times[way] for times in times_of_rounds] for way in ways}
     find_figures(trial, seconds, group.size)
-    size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
+    size = sum(array.nbytes for array in start_of(settings))
     trial.found("exchanged_bytes", size * trained)
 
 
@@ -152,8 +152,7 @@ def _time_on_first(backend: GroupedBackend, data: Dataset, settings: Settings) -
 
 def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:
     """Exchange zeros in the shapes of the gradients; return the seconds of one step's exchange."""
-    parameters = initial_parameters(settings.seed, settings.width)
-    zeros = tuple(np.zeros_like(array) for array in parameters)
+    zeros = tuple(np.zeros_like(array) for array in start_of(settings))
     gradients = [backend.asarray(zeros, device) for device in backend.devices]
     buckets = buckets_of(settings.exchange)
     steps = settings.limit or STEPS

@@ -17,7 +17,7 @@ def result_picture(result: Result) -> bytes:
     backend = result.backend
     side = framework_in_words(backend)
     if result.tasks:
-        return titled(TaskGraph(result.tasks), f"{result.parameters['of']}, recorded on {side}")
+        return titled(TaskGraph(result.tasks), f"A training step, recorded on {side}")
     answer = "" if result.answer is None else result.answer.sentences[0]
     about = f"{result.experiment} on {side}, {', '.join(backend['devices'])}"
     return titled(_chart(result), answer, about, result.data or "")

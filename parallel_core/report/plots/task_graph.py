@@ -5,7 +5,7 @@ in colour. Dependencies that follow from others are not drawn.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from parallel_core.measurement import task_graph
 from parallel_core.measurement.task_graph import Task
@@ -23,7 +23,6 @@ MEANINGS = {
     "compute": "computation",
     "copy": "copy between devices",
     "allreduce": "allreduce",
-    "load": "input",
 }
 
 
@@ -49,7 +48,7 @@ class TaskGraph:
             x = LEFT + COLUMN * (column + 0.5)
             y = tops[task.device] + LANE_MARGIN + ROW * (row + 0.5)
             centres.append((x, y))
-        chain = _longest_chain(tasks)
+        chain = set(task_graph.longest_path(tasks))
         _draw_arrows(picture, tasks, centres, chain)
         for number, task in enumerate(tasks):
             _draw_task(picture, task, centres[number], on_chain=number in chain)
@@ -67,20 +66,10 @@ class TaskGraph:
         label = "longest chain"
         chain_seconds = task_graph.work_seconds(chain)
         if chain_seconds:
-            all_seconds = task_graph.work_seconds(task_graph.without_loads(self.tasks))
+            all_seconds = task_graph.work_seconds(self.tasks)
             label += f": {seconds(chain_seconds)} of {seconds(all_seconds)} in all"
         samples[label] = picture.swatch("box chain")
         picture.legend(samples)
-
-
-def _longest_chain(tasks: Sequence[Task]) -> set[int]:
-    """Return the numbers of the tasks in the longest chain, in which inputs do not count."""
-    with_free_inputs = []
-    for task in tasks:
-        is_input = task.kind == "load"
-        with_free_inputs.append(replace(task, seconds=0.0) if is_input else task)
-    path = task_graph.longest_path(with_free_inputs)
-    return {number for number in path if tasks[number].kind != "load"}
 
 
 def _draw_lanes(picture: Picture, tasks: Sequence[Task], rows: Sequence[int]) -> dict[str, float]:
@@ -141,16 +130,14 @@ def rows_of(tasks: Sequence[Task]) -> tuple[int, ...]:
 
 
 def _draw_task(picture: Picture, task: Task, centre: tuple[float, float], on_chain: bool) -> None:
-    """Draw the box of a task around a centre, with its name, and its time unless it is an input."""
+    """Draw the box of a task around a centre, with its name, and its time if it was measured."""
     x, y = centre
-    is_input = task.kind == "load"
     left, top = x - BOX_WIDTH / 2, y - BOX_HEIGHT / 2
     style = f"box box-{task.kind}"
     if on_chain:
         style += " chain"
-    radius = BOX_HEIGHT / 2 if is_input else 5
-    picture.add("rect", x=left, y=top, width=BOX_WIDTH, height=BOX_HEIGHT, rx=radius, style=style)
-    if is_input or not task.seconds:
+    picture.add("rect", x=left, y=top, width=BOX_WIDTH, height=BOX_HEIGHT, rx=5, style=style)
+    if not task.seconds:
         picture.text(x, y, task.name, text_anchor="middle")
         return
     picture.text(x, y - 8, task.name, text_anchor="middle")

@@ -54,6 +54,8 @@ class Answer:
     slowdown: float
     """A step's time under the profiler over its time without."""
     recording: Recording = field(repr=False)
+    look_first: str = field(repr=False)
+    """The last of the sentences if it says what to look at first; else empty."""
 
 
 def answer_of(recording: Recording) -> Answer:
@@ -70,12 +72,15 @@ def answer_of(recording: Recording) -> Answer:
     if bound.code != UNKNOWN:
         overlap, hidden = _hidden(recording)
         sentences.append(hidden)
+    look_first = ""
     if first.sentence:
-        sentences.append(f"Look first at {first.sentence.format_map(slots)}.")
+        look_first = f"Look first at {first.sentence.format_map(slots)}."
     elif first is OPEN:
         rules = BOUNDS if bound is OPEN else FIRST
         todo = what_would_decide(lambda steps: decided(rules, steps) is not OPEN, recording)
-        sentences.append(f"What to look at first is open: {todo}.")
+        look_first = f"What to look at first is open: {todo}."
+    if look_first:
+        sentences.append(look_first)
     return Answer(
         tuple(sentences),
         overlap,
@@ -84,6 +89,7 @@ def answer_of(recording: Recording) -> Answer:
         recording.account,
         recording.slowdown,
         recording,
+        look_first,
     )
 
 
@@ -179,8 +185,6 @@ def _hidden(recording: Recording) -> tuple[str, str]:
     if early is not None:
         whole = recording.sum("exchanges")
         notes.append(f"{early or 'none'} of {whole} launched before the backward pass was over")
-        if forward := recording.sum("forward_exchanges"):
-            notes.append(f"{forward} before it began")
     hidden = share_in_words(share) if share.estimate >= LEAST else "None"
     return code, f"{hidden} of the exchange is hidden ({', '.join(notes)})."
 

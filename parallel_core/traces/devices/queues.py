@@ -10,7 +10,7 @@ What a queue waited for, of two operations that follow each other on it with a g
 - other wait: it was launched before, and the gap is longer: it waited for an event, of another
   queue say.
 
-The threshold is 30 µs unless given: HTA calls its 30 nanoseconds, but its times are whole
+The threshold is 30 µs: HTA calls its 30 nanoseconds, but its times are whole
 microseconds. HTA reckons a gap from the operation before, even if an earlier one ended later; here
 it begins when all before it had ended. An operation without a known launch cannot have waited for
 the host, there and here.
@@ -122,16 +122,14 @@ def _waits_in_calls(case: CaseSpans) -> dict[Queue, np.ndarray]:
     return waits_of_threads
 
 
-def queue_idleness(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> tuple[QueueIdleness, ...]:
-    """Divide the gaps of every device's queue of a case, by name; `kernel_delay` is in
-    nanoseconds.
-    """
+def queue_idleness(case: CaseSpans) -> tuple[QueueIdleness, ...]:
+    """Divide the gaps of every device's queue of a case, by name."""
     places_of_queues = groups_of(case.spans.queue_of)
     rows = []
     for (device, queue), places in zip(case.spans.queues, places_of_queues, strict=True):
         if device == HOST_DEVICE:
             continue
-        gaps = gaps_of_queue(case, places, kernel_delay)
+        gaps = gaps_of_queue(case, places)
         lengths = gaps.ends - gaps.starts
         host, kernel, other = (
             int(lengths[gaps.waited_for == kind].sum()) for kind in (HOST, KERNEL, OTHER)
@@ -158,14 +156,14 @@ class Gaps(NamedTuple):
     """Places in WAITED_FOR."""
 
 
-def gaps_of_queue(case: CaseSpans, places: np.ndarray, kernel_delay: int) -> Gaps:
+def gaps_of_queue(case: CaseSpans, places: np.ndarray) -> Gaps:
     """Return the gaps of a queue, whose spans stand at some places."""
     starts, ends = case.intervals(places).T
     # Each operation but the first, and when all before it had ended.
     launched, next_starts = case.spans.launched[places][1:], starts[1:]
     ended = np.maximum.accumulate(ends)[:-1]
     # What was never seen to be launched has the smallest number there is.
-    kernel_or_other = np.where(next_starts - ended < kernel_delay, KERNEL, OTHER)
+    kernel_or_other = np.where(next_starts - ended < KERNEL_DELAY, KERNEL, OTHER)
     waited_for = np.where(launched > ended, HOST, kernel_or_other)
     is_gap = next_starts > ended
     return Gaps(ended[is_gap], next_starts[is_gap], waited_for[is_gap])

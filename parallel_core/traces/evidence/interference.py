@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from parallel_core.measurement.confidence_intervals import exponential, stretched
+from backends.profiling.timeline import in_seconds
+from parallel_core.measurement.confidence_intervals import Interval, exponential, stretched
 from parallel_core.traces.case_spans import (
     NO_INTERVALS,
     CaseSpans,
@@ -23,7 +24,7 @@ from parallel_core.traces.case_spans import (
     places_by_key,
     union,
 )
-from parallel_core.traces.figures import Count, Ratio, Seconds
+from parallel_core.traces.figures import Ratio, SecondsInterval
 
 FEWEST = 5
 """The number of operations on each side that is needed to say something."""
@@ -53,18 +54,6 @@ class Sides(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PricedOperation:
-    """The computations of one name on one device: their number and mean duration on either side."""
-
-    name: str
-    device: str
-    alone: Count
-    alone_seconds: Seconds
-    beside: Count
-    beside_seconds: Seconds
-
-
-@dataclass(frozen=True)
 class Price:
     """Computations' relative time beside operations of one kind, and of no other kind, with its
     interval.
@@ -74,8 +63,8 @@ class Price:
     ratio: Ratio
     low: float
     high: float
-    operations: tuple[PricedOperation, ...]
-    """Those that lost the most time first."""
+    lost_seconds: SecondsInterval
+    """How much longer they took than in isolation; the mean of their devices."""
 
 
 def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
@@ -182,41 +171,30 @@ def _are_alike(lengths: np.ndarray) -> bool:
     return bool(slow <= ALIKE * fast)
 
 
-def _price(neighbour: Beside, sides: Mapping[Operation, Sides]) -> Price:
+def _price(neighbour: Beside, operations: Mapping[Operation, Sides]) -> Price:
     """Return how much longer operations took beside others than if all had been in isolation.
 
     The interval is that of the ratio if other operations of their kind had been drawn: `took` and
-    `expected` are the sums of nanoseconds in each of RESAMPLES drawings.
+    `expected` are the sums of nanoseconds, `drawn_took` and `drawn_expected` those in each of
+    RESAMPLES drawings.
     """
     generator = np.random.default_rng(0)
-    operations = []
-    took, expected = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
-    for (name, device), (alone, beside) in sides.items():
-        operations.append(
-            PricedOperation(
-                name=name,
-                device=device,
-                alone=len(alone),
-                alone_seconds=float(alone.mean()) / 1e9,
-                beside=len(beside),
-                beside_seconds=float(beside.mean()) / 1e9,
-            )
-        )
-        took += len(beside) * _resampled_means(beside, generator)
-        expected += len(beside) * _resampled_means(alone, generator)
+    took, expected = 0.0, 0.0
+    drawn_took, drawn_expected = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
+    for alone, beside in operations.values():
+        took += float(beside.sum())
+        expected += len(beside) * float(alone.mean())
+        drawn_took += len(beside) * _resampled_means(beside, generator)
+        drawn_expected += len(beside) * _resampled_means(alone, generator)
 
-    seconds = sum(priced.beside * priced.beside_seconds for priced in operations)
-    expected_seconds = sum(priced.beside * priced.alone_seconds for priced in operations)
-    ratio = seconds / expected_seconds
-    fewest = min(min(priced.alone, priced.beside) for priced in operations)
-    log_ratio, log_ratios = float(np.log(ratio)), np.log(took / expected)
+    ratio = took / expected
+    fewest = min(min(len(alone), len(beside)) for alone, beside in operations.values())
+    log_ratio, log_ratios = float(np.log(ratio)), np.log(drawn_took / drawn_expected)
     interval = exponential(stretched(log_ratio, log_ratios, fewest - 1))
-
-    def lost_seconds(priced: PricedOperation) -> float:
-        return priced.beside * (priced.beside_seconds - priced.alone_seconds)
-
-    operations.sort(key=lost_seconds, reverse=True)
-    return Price(neighbour, ratio, interval.low, interval.high, tuple(operations))
+    seconds_of_device = in_seconds(round(expected)) / len({device for _, device in operations})
+    bounds = (ratio, interval.low, interval.high)
+    lost = Interval(*(seconds_of_device * (bound - 1) for bound in bounds))
+    return Price(neighbour, *bounds, lost)
 
 
 def _resampled_means(lengths: np.ndarray, generator: np.random.Generator) -> np.ndarray:

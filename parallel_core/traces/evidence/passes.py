@@ -7,7 +7,7 @@ gradients, whether its operators launched them or the program did right behind t
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -48,6 +48,11 @@ LEFT_OVER = 0.1
 MOSTLY = 0.5
 SHORT = 10_000
 """Nanoseconds: what takes less is no layer's, and may only look at data in another way."""
+Phase: TypeAlias = Literal["forward", "backward", "after"]
+"""In which pass an exchange is launched; what is launched after both has none to hide under."""
+PHASES: tuple[Phase, ...] = get_args(Phase)
+OF_FORWARD, OF_BACKWARD, AFTER_BOTH = range(len(PHASES))
+"""Their places in PHASES."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,20 +236,11 @@ def _outside_passes(times: np.ndarray, operators: _Operators) -> np.ndarray:
     return times[ends <= times]
 
 
-class EarlyExchanges(NamedTuple):
-    """How many exchanges were launched before their step's backward pass was over, and how many of
-    these before it began.
-    """
+def phases_of_exchanges(case: CaseSpans) -> np.ndarray | None:
+    """Return in which pass each exchange was launched, by its place in PHASES; None if no operator
+    is known as a backward pass's.
 
-    early: int
-    forward: int
-
-
-def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
-    """Count the exchanges that can hide under a pass; None if no operator is known as a backward
-    pass's.
-
-    Without steps those count after whose launch the next operator is one of the backward pass.
+    Without steps those are of the backward pass after whose launch the next operator is.
     """
     spans = case.spans
     is_backward = named(spans, IN_BACKWARD)
@@ -260,10 +256,10 @@ def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
     if not windows:
         next_operator = np.searchsorted(spans.starts[operators], launches, side="right")
         is_before_backward = np.append(is_backward[operators], False)[next_operator]
-        return EarlyExchanges(early=int(is_before_backward.sum()), forward=0)
+        return np.where(is_before_backward, OF_BACKWARD, AFTER_BOTH)
 
-    # An exchange that is launched at the first mark hides under the forward pass, too; at the first
-    # two it is early, and at the third it is late.
+    # An exchange that is launched at the first mark is of the forward pass, at the second of the
+    # backward pass, and at the third of neither, for the last operator has begun.
     #     |F F F B B B B   |
     #        ^     ^    ^
     begins = np.array([window.start for window in windows])
@@ -276,7 +272,7 @@ def early_exchanges(case: CaseSpans) -> EarlyExchanges | None:
     is_early = (step >= 0) & (launches < last_start[step])
     is_early &= ~_left_over(case, exchanges, step, begins, first_start)
     is_forward = is_early & (launches < first_start[step])
-    return EarlyExchanges(early=int(is_early.sum()), forward=int(is_forward.sum()))
+    return np.select([is_forward, is_early], [OF_FORWARD, OF_BACKWARD], AFTER_BOTH)
 
 
 def _left_over(

@@ -182,20 +182,12 @@ def changes_between(
         return changes
 
     seconds_before, seconds_after = _samples(before, after, methodcaller("time_of", "seconds"))
-    time_ratio = exponential(
-        unpaired_interval(_logarithms(seconds_after), _logarithms(seconds_before))
-    )
+    time_ratio = exponential(unpaired_interval(seconds_after.logarithms, seconds_before.logarithms))
     verdict = verdict_on(time_ratio, FEWEST_PROCESSES)
     fewest = min(before.number_of_recordings, after.number_of_recordings)
     if verdict == "no difference shown" and fewest < FEWEST_PROCESSES:
         verdict = "too few runs"
         changes = replace(changes, cannot_answer=(TOO_FEW, *changes.cannot_answer))
-    # In seconds it is as certain as the verdict.
-    longer = Interval(
-        after.seconds - before.seconds,
-        before.seconds * (time_ratio.low - 1),
-        before.seconds * (time_ratio.high - 1),
-    )
     parts = [
         _change(part, *_samples(before, after, methodcaller("time_of", part))) for part in PARTS
     ]
@@ -203,7 +195,7 @@ def changes_between(
         changes,
         verdict=verdict,
         ratio=time_ratio,
-        step=Change("seconds", before.seconds, after.seconds, longer),
+        step=_change("seconds", seconds_before, seconds_after),
         parts=tuple(parts),
         gone=_reasons_only_in(before, after),
         come=_reasons_only_in(after, before),
@@ -231,13 +223,6 @@ def _sample(side: Side, other: Side, time_of: Callable[[RecordedSteps], Time]) -
         deviation = math.hypot(deviation, times[0].deviation)
     lost_share = max(side.core_wait_share - other.core_wait_share, 0.0)
     return Sample(values, deviation, lost_share * side.seconds)
-
-
-def _logarithms(times: Sample) -> Sample:
-    """Return the logarithms of times, with the deviation and the loss of these."""
-    mean = fmean(times.values)
-    logarithms = [math.log(time) for time in times.values]
-    return Sample(logarithms, times.deviation / mean, -math.log1p(-times.lost / mean))
 
 
 def _change(name: str, before: Sample, after: Sample, among: int = 1) -> Change:

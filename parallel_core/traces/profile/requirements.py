@@ -48,7 +48,7 @@ class Reading(NamedTuple):
     """A figure of a recording: its interval, or the code of what the recording lacks."""
 
     interval: Interval | None
-    lacking: str = ""
+    code: str = ""
 
 
 class Named(NamedTuple):
@@ -182,7 +182,7 @@ def cannot_answer(recording: Recording) -> tuple[Unanswered, ...]:
     """Return which figures of the step are unknown, for programs that read ours."""
     readings = {name: read_figure(name, recording) for name in (*OF_STEP, *OF_TRANSFERS)}
     return tuple(
-        Unanswered(name, reading.lacking, LACKING[reading.lacking])
+        Unanswered(name, reading.code, LACKING[reading.code])
         for name, reading in readings.items()
         if reading.interval is None
     )
@@ -195,8 +195,8 @@ class Requirement:
     limit: str
     verdict: Verdict
     interval: Interval | None
-    unknown: str
-    """The code of what the recording lacks; empty if the figure is known."""
+    code: str
+    """What the recording lacks; empty if the figure is known."""
     sentence: str
 
 
@@ -211,10 +211,10 @@ def judge(
 
 def _judged(limit: Limit, recording: Recording, unhidden: Sequence[Unhidden]) -> Requirement:
     """Judge one limit."""
-    interval, lacking = read_figure(limit.figure, recording)
+    interval, code = read_figure(limit.figure, recording)
     if interval is None:
-        sentence = f"{limit.written} is not decided: {LACKING[lacking]}."
-        return Requirement(limit.written, "open", None, lacking, sentence)
+        sentence = f"{limit.written} is not decided: {LACKING[code]}."
+        return Requirement(limit.written, "open", None, code, sentence)
     verdict = limit.judge(interval)
     value = in_words(FIGURES[limit.figure].unit, interval)
     sentence = f"{limit.written} holds: {value}."
@@ -235,7 +235,7 @@ def _why_broken(limit: Limit, recording: Recording, unhidden: Sequence[Unhidden]
     if kind is not None and limit.is_least:
         return next((row.in_words for row in unhidden if row.kind == kind), "")
     if limit.figure in OF_STEP:
-        return answer_of(recording).sentences[-1]
+        return answer_of(recording).look_first
     return ""
 
 

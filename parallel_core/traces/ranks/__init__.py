@@ -3,18 +3,27 @@ straggler.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from statistics import median
 from typing import Annotated
 
 from backends.profiling import in_seconds
+from backends.profiling.collectives import Collective
 from parallel_core.system.formatting import listed
 from parallel_core.traces.bounds.answer import NO_EXCHANGE
 from parallel_core.traces.figures import Count, Lacking, Seconds, Share, figure, ratio
-from parallel_core.traces.ranks.meetings import Meetings, last_to_arrive, meetings, waits
+from parallel_core.traces.ranks.jobs import exchanges_of_job
+from parallel_core.traces.ranks.meetings import (
+    Meetings,
+    last_to_arrive,
+    meetings,
+    waits_by_rank,
+)
+from parallel_core.traces.reasons import ExchangeFigures
 from parallel_core.traces.trace_files import RankTrace
+from parallel_core.traces.trust import Doubt
 
 MIN_SPREAD = 0.01
 """If the times that ranks waited differ by a smaller share of the collectives' own, none is a
@@ -31,24 +40,16 @@ FIGURES = (
 """Those whose spread is reported."""
 
 
-@dataclass
-class Met:
-    """The matched collectives in which a rank took part: their number, and nanoseconds."""
-
-    collectives: int = 0
-    lasted: int = 0
-    waited: int = 0
-    arrived_last: int = 0
-    clock_offset: int | None = None
-
-
 @dataclass(frozen=True)
 class RankFigures:
     """One rank's figures, over all its cases."""
 
     rank: int
     trace: RankTrace = field(repr=False)
-    met: Met = field(repr=False)
+    waits: Mapping[Collective, int] = field(repr=False)
+    """For how many nanoseconds it waited in each collective in which it met the other ranks."""
+    arrived_last: Count
+    """In how many matched collectives all other ranks had come before."""
 
     @figure
     def seconds(self) -> Seconds:
@@ -75,38 +76,17 @@ class RankFigures:
     @figure
     def matched_collectives(self) -> Count:
         """How many of its collectives were found on the other ranks, too."""
-        return self.met.collectives
+        return len(self.waits)
 
     @figure
     def matched_collective_seconds(self) -> Seconds:
         """The time of these."""
-        return in_seconds(self.met.lasted)
+        return in_seconds(sum(part.end - part.start for part in self.waits))
 
     @figure
     def waited_seconds(self) -> Annotated[Seconds | None, Lacking("not-matched")]:
         """How long they lasted beyond the shortest of each."""
-        return in_seconds(self.met.waited) if self.met.collectives else None
-
-    @figure
-    def arrived_last(self) -> Count:
-        """In how many of them all other ranks had come before."""
-        return self.met.arrived_last
-
-    @figure
-    def clock_offset_seconds(self) -> Annotated[Seconds | None, Lacking("not-matched")]:
-        """By how much they end later than on the first rank that took part, in the median."""
-        return None if self.met.clock_offset is None else in_seconds(self.met.clock_offset)
-
-    @figure
-    def group_shares(self) -> Annotated[Mapping[str, Share] | None, Lacking("no-exchange")]:
-        """The share of the collectives' time by process group; that of an unnamed one under an
-        empty name.
-        """
-        time_of_group: Counter[str] = Counter()
-        for collective in self.trace.collectives:
-            time_of_group[collective.group] += collective.end - collective.start
-        whole = time_of_group.total()
-        return {name: time / whole for name, time in time_of_group.items()} if whole else None
+        return in_seconds(sum(self.waits.values())) if self.waits else None
 
     def _sum(self, name: str) -> float:
         """Return the sum of a figure over its cases."""
@@ -146,57 +126,53 @@ class Ranks:
     unmatched_collectives: Count
     """How many kernels of collectives were not."""
     clocks_agree: Annotated[bool | None, Lacking("not-matched")]
+    exchanges: tuple[ExchangeFigures, ...]
+    """In the mean of the ranks that take part."""
     spread: Mapping[str, Spread]
     """By the names of figures, those that any rank has."""
-    notes: tuple[str, ...]
+    notes: tuple[Doubt, ...]
 
 
 def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
     """Put the traces of several ranks side by side."""
     collectives = meetings({rank: trace.collectives for rank, trace in traces.items()})
-    met = _met(traces, collectives)
-    ranks = tuple(RankFigures(rank, trace, met[rank]) for rank, trace in traces.items())
+    waits = waits_by_rank(collectives.matched)
+    clocks_agree = bool(collectives.clocks_agree)
+    times_last = Counter(last_to_arrive(meeting, clocks_agree) for meeting in collectives.matched)
+    ranks = []
+    for rank, trace in traces.items():
+        ranks.append(RankFigures(rank, trace, waits.get(rank, {}), times_last[rank]))
     world_sizes = {trace.world_size for trace in traces.values() if trace.world_size is not None}
     spreads = {name: _spread(name, ranks) for name in FIGURES}
     return Ranks(
-        by_rank=ranks,
+        by_rank=tuple(ranks),
         world_size=max(world_sizes, default=None),
         straggler=_straggler(ranks),
         waited_seconds=sum(rank.waited_seconds or 0.0 for rank in ranks),
         matched_collectives=len(collectives.matched),
         unmatched_collectives=collectives.unmatched,
         clocks_agree=collectives.clocks_agree,
+        exchanges=exchanges_of_job(
+            (rank.trace.figures[0].exchanges_by_pass, rank.waits) for rank in ranks
+        ),
         spread={name: spread for name, spread in spreads.items() if spread is not None},
         notes=tuple(_notes(traces, sorted(world_sizes), collectives)),
     )
-
-
-def _met(ranks: Iterable[int], collectives: Meetings) -> dict[int, Met]:
-    """Add up the matched collectives of each rank."""
-    met = {rank: Met(clock_offset=collectives.clock_offsets.get(rank)) for rank in ranks}
-    for meeting in collectives.matched:
-        for rank, waited in waits(meeting).items():
-            met[rank].collectives += 1
-            met[rank].lasted += meeting[rank].end - meeting[rank].start
-            met[rank].waited += waited
-        last_rank = last_to_arrive(meeting, bool(collectives.clocks_agree))
-        if last_rank is not None:
-            met[last_rank].arrived_last += 1
-    return met
 
 
 def _straggler(ranks: Sequence[RankFigures]) -> int | None:
     """Return the rank that waited for the least share of its collectives; None if all waited
     alike.
     """
-    took_part = [figures for figures in ranks if figures.met.lasted]
+    took_part = [figures for figures in ranks if figures.matched_collective_seconds]
     if len(took_part) < 2:
         return None
-    waited = [figures.met.waited for figures in took_part]
-    usual = median(figures.met.lasted for figures in took_part)
-    if max(waited) - min(waited) < MIN_SPREAD * usual:
+    waited = [figures.waited_seconds or 0.0 for figures in took_part]
+    lasted = [figures.matched_collective_seconds for figures in took_part]
+    if max(waited) - min(waited) < MIN_SPREAD * median(lasted):
         return None
-    return min(took_part, key=lambda figures: figures.met.waited / figures.met.lasted).rank
+    shares = [wait / time for wait, time in zip(waited, lasted, strict=True)]
+    return took_part[shares.index(min(shares))].rank
 
 
 def _spread(name: str, ranks: Sequence[RankFigures]) -> Spread | None:
@@ -220,35 +196,42 @@ def _spread(name: str, ranks: Sequence[RankFigures]) -> Spread | None:
 
 def _notes(
     traces: Mapping[int, RankTrace], sizes: Sequence[int], collectives: Meetings
-) -> Iterator[str]:
+) -> Iterator[Doubt]:
     """Yield what a reader must know; `sizes` are the sizes that the traces give their job."""
     unsaid = sum(trace.rank is None for trace in traces.values())
     if unsaid:
-        yield (
+        yield Doubt(
+            "rank-not-said",
             f"{unsaid} of the traces do not say their rank: their files' names or order stand "
-            "for it."
+            "for it.",
         )
     if len(sizes) > 1:
-        yield (
+        yield Doubt(
+            "several-jobs",
             f"The ranks are not of one job: it has {listed([str(size) for size in sizes])} ranks "
-            "by the traces."
+            "by the traces.",
         )
     elif sizes and sizes[0] > len(traces):
-        yield (
+        yield Doubt(
+            "ranks-missing",
             f"{len(traces)} of the job's {sizes[0]} ranks are here: who waited for the rest is not "
-            "seen, and less waiting than there was."
+            "seen, and less waiting than there was.",
         )
     all_cases = chain.from_iterable(trace.figures for trace in traces.values())
     exchanged = any(case.parts.exchange_seconds for case in all_cases)
     if len(traces) > 1 and not exchanged:
-        yield NO_EXCHANGE.format(len(traces))
+        yield Doubt("no-exchange", NO_EXCHANGE.format(len(traces)))
     elif not collectives.matched:
-        yield "No collective was found on all of its ranks: what was waited in them is not known."
+        yield Doubt(
+            "not-matched",
+            "No collective was found on all of its ranks: what was waited in them is not known.",
+        )
     if collectives.unmatched:
         kernels = f"{collectives.unmatched:,} kernels of collectives"
-        yield f"{kernels} could not be matched between ranks, and are left out."
+        yield Doubt("unmatched", f"{kernels} could not be matched between ranks, and are left out.")
     if collectives.clocks_agree is False:
-        yield (
+        yield Doubt(
+            "clocks-differ",
             "The ranks' clocks do not agree: by them ranks leave collectives before the rest come. "
-            "What was waited is computed only from durations."
+            "What was waited is computed only from durations.",
         )

@@ -1,14 +1,16 @@
 """Why a job of several processes did not hide its exchanges and copies: the reason of the process
-that tells it.
+that tells it; and its exchanges in the mean of the processes.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 
+from backends.profiling.collectives import Collective
 from parallel_core.system.formatting import seconds
 from parallel_core.traces.cases import BETWEEN_TWO, CaseFigures
-from parallel_core.traces.reasons import LITTLE, Unhidden
+from parallel_core.traces.reasons import LITTLE, ExchangeFigures, Unhidden
 
 OTHER_RANK = "other-rank"
 MUCH_SHORTER = 0.5
@@ -92,3 +94,36 @@ def _needs_reason(row: Unhidden, taken: float) -> bool:
         return True
     lost = taken * row.seconds
     return row.unhidden_seconds - lost >= LITTLE * (row.seconds - lost)
+
+
+def exchanges_of_job(
+    ranks: Iterable[tuple[Sequence[ExchangeFigures], Mapping[Collective, int]]],
+) -> tuple[ExchangeFigures, ...]:
+    """Return the exchanges of a job by kind, process group and pass, in the mean of the ranks that
+    take part, those that take the most time first.
+
+    Of each rank there are its exchanges, and for how many nanoseconds it waited for others in its
+    collectives.
+    """
+    rows_of_alike: dict[tuple[str, str, str | None], list[ExchangeFigures]] = defaultdict(list)
+    for rows, waits in ranks:
+        for row in rows:
+            waited = [waits[collective] for collective in row.collectives if collective in waits]
+            waited_seconds = sum(waited) / 1e9 / (row.steps or 1) if waited else None
+            with_waits = replace(row, waited_seconds=waited_seconds)
+            rows_of_alike[row.kind, row.group, row.launched].append(with_waits)
+    rows_of_job = map(_in_the_mean, rows_of_alike.values())
+    return tuple(sorted(rows_of_job, key=lambda row: -row.seconds))
+
+
+def _in_the_mean(rows: Sequence[ExchangeFigures]) -> ExchangeFigures:
+    """Return the mean of several ranks' rows, with the reason of the rank that waits least."""
+    shortest = min(rows, key=lambda row: row.seconds)
+    waits = [row.waited_seconds for row in rows if row.waited_seconds is not None]
+    return replace(
+        shortest,
+        number=fmean(row.number for row in rows),
+        seconds=fmean(row.seconds for row in rows),
+        hidden_seconds=fmean(row.hidden_seconds for row in rows),
+        waited_seconds=fmean(waits) if waits else None,
+    )

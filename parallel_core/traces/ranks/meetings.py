@@ -49,10 +49,6 @@ class Meetings:
     """
     clocks_agree: bool | None
     """Whether no rank left a collective before the last one came; None if none was matched."""
-    clock_offsets: Mapping[int, int]
-    """By rank, by how many nanoseconds its collectives end later than those of the first rank that
-    it met.
-    """
 
 
 def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
@@ -82,7 +78,6 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
         tuple(matched),
         unmatched=collective_calls - matched_calls,
         clocks_agree=clocks_agree,
-        clock_offsets=_clock_offsets(synchronising),
     )
 
 
@@ -98,6 +93,15 @@ def waits(meeting: Meeting) -> dict[int, int]:
     lengths = {rank: part.end - part.start for rank, part in meeting.items()}
     shortest = min(lengths.values())
     return {rank: length - shortest for rank, length in lengths.items()}
+
+
+def waits_by_rank(matched: Iterable[Meeting]) -> Mapping[int, Mapping[Collective, int]]:
+    """Return for how many nanoseconds each rank waited in each of its collectives."""
+    waits_of_rank: dict[int, dict[Collective, int]] = defaultdict(dict)
+    for meeting in matched:
+        for rank, waited in waits(meeting).items():
+            waits_of_rank[rank][meeting[rank]] = waited
+    return waits_of_rank
 
 
 def last_to_arrive(meeting: Meeting, clocks_agree: bool) -> int | None:

@@ -30,7 +30,6 @@ from parallel_core.traces.case_spans import (
     cases_of,
     clip,
     total_length,
-    union,
 )
 from parallel_core.traces.figures import Count, Lacking, Ratio, Seconds, figure, ratio
 from parallel_core.traces.steps.operations import (
@@ -48,9 +47,6 @@ BY_THE_FRAMEWORK = re.compile(
 """PyTorch annotates its own work, too: exchanges, and parts of steps."""
 NUMBER = re.compile(r"[\s#_:/.-]*\d+\s*$")
 """What annotations of one kind differ in."""
-LONGEST_ANNOTATIONS = 30
-"""The number of kinds of annotations that have figures: those that last longest."""
-
 COVERED = 0.9
 """Steps that a profiler marks cover at least this share of the time in which devices worked, unless
 these are behind them.
@@ -72,16 +68,12 @@ class StepFigures:
     """One step as the devices kept to it, and when the host did it, which may run ahead."""
 
     name: str
-    start_seconds: Seconds
-    """When the host began it, since the timeline's beginning."""
     host_seconds: Seconds
     """How long the host took for it."""
     operations: Count
     """How many it launched."""
-    begun_seconds: Seconds
-    """When the devices had ended the steps before, since the timeline's beginning."""
     parts: Parts
-    """What its time consists of, from then on."""
+    """What its time consists of, from when the devices had ended the steps before."""
 
     @figure
     def seconds(self) -> Seconds:
@@ -126,22 +118,6 @@ class StepsFigures:
     """The steps that the account is of."""
 
 
-@dataclass(frozen=True)
-class AnnotationFigures:
-    """All annotations of one name, but for a number at its end: their time on the host, and what
-    they launched.
-    """
-
-    name: str
-    annotations: Count
-    seconds: Seconds
-    """The sum of their durations."""
-    mean_seconds: Seconds
-    operations: Count
-    busy_seconds: Seconds
-    """How long at least one operation ran that was launched in one of them."""
-
-
 def steps(case: CaseSpans, division: Division) -> StepsFigures | None:
     """Compute the figures of every step of a case, whose time a division divides; None if it has no
     steps.
@@ -180,17 +156,6 @@ def _are_behind(case: CaseSpans, windows: Sequence[Window], rows: Sequence[StepF
     working = total_length(clip(case.covered(case.operations), begun, case.end))
     in_steps = sum(step.parts.seconds - step.parts.idle_seconds for step in rows)
     return in_steps < COVERED * in_seconds(working)
-
-
-def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
-    """Compute the figures of a case's annotations by name, those that last longest first."""
-    marks_of_name = _by_name(case.annotations)
-    names = sorted(marks_of_name, key=lambda name: _nanoseconds(marks_of_name[name]), reverse=True)
-    by_launch = case.in_order_of_launch(case.operations)
-    return tuple(
-        _annotation(name, marks_of_name[name], case.since[by_launch], case.intervals(by_launch))
-        for name in names[:LONGEST_ANNOTATIONS]
-    )
 
 
 def numbered_step(timeline: Timeline, number: int) -> Window:
@@ -253,28 +218,6 @@ def first_steps(timeline: Timeline, count: int) -> Timeline:
     )
 
 
-def _annotation(
-    name: str, marks: Sequence[Window], since: np.ndarray, intervals: np.ndarray
-) -> AnnotationFigures:
-    """Return the figures of the annotations of one name.
-
-    `since` says in order when operations were launched, and `intervals` has their starts and ends.
-    """
-    # Those of one name may lie in each other.
-    covered = union(np.array([(mark.start, mark.end) for mark in marks], dtype=np.int64))
-    bounds = np.searchsorted(since, covered)
-    launched = [intervals[first:last] for first, last in bounds]
-    seconds = in_seconds(_nanoseconds(marks))
-    return AnnotationFigures(
-        name=name,
-        annotations=len(marks),
-        seconds=seconds,
-        mean_seconds=seconds / len(marks),
-        operations=sum(map(len, launched)),
-        busy_seconds=in_seconds(total_length(union(*launched))) if launched else 0.0,
-    )
-
-
 def step_windows(marked: Sequence[Window]) -> list[Window]:
     """Return those of a program's annotations that are its steps, in the order of time."""
     profiled = [mark for mark in marked if mark.name.startswith(PROFILER_STEP)]
@@ -315,16 +258,12 @@ def _step_figures(
     times = times_on_devices(case, windows, intervals_of_steps)
     parts_of_steps = division.parts(times)
     rows = []
-    for window, places, time, parts in zip(
-        windows, places_of_steps, times, parts_of_steps, strict=True
-    ):
+    for window, places, parts in zip(windows, places_of_steps, parts_of_steps, strict=True):
         rows.append(
             StepFigures(
                 name=window.name,
-                start_seconds=in_seconds(window.start),
                 host_seconds=in_seconds(window.end - window.start),
                 operations=len(places),
-                begun_seconds=in_seconds(time[0]),
                 parts=parts,
             )
         )

@@ -2,13 +2,9 @@
 prints shows it.
 """
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from inspect import isfunction
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,11 +15,11 @@ from hypothesis import strategies as st
 
 from backends import Backend, Ops
 from backends.conformance import (
-    Conformance,
     Found,
     Limits,
     Program,
     draw_program,
+    functions,
     search,
     searching,
 )
@@ -34,7 +30,6 @@ from backends.protocol import VERBS
 from tests.backends.conformance import defects
 from tests.backends.conformance.defects import Verb, load
 from tests.backends.conformance.in_this_process import fault_in
-from tests.backends.registry.test_loading import plug_in
 
 programs = st.randoms(use_true_random=False).map(draw_program)
 LIMITS = Limits(seed=2, programs=400, devices=3, deadline=3)
@@ -86,6 +81,13 @@ def test_every_verb_and_every_op_is_drawn() -> None:
     assert missing_verbs == []
     assert missing_ops == []
     assert len(ops) > 15
+
+
+@pytest.mark.parametrize(
+    ("labels", "are_classes"), [([0, 1], True), ([-1, 1], False), ([0, 2], False)]
+)
+def test_labels_are_the_numbers_of_classes(labels: list[int], are_classes: bool) -> None:
+    assert functions._are_labels(np.array(labels), np.zeros((2, 2))) == are_classes
 
 
 @pytest.fixture
@@ -215,46 +217,5 @@ def test_each_kind_is_reported_once() -> None:
     assert kinds == ["gives wrong numbers"]
 
 
-class TestSound(Conformance):
-    """A class as the author of a backend writes it."""
-
-    limits = Limits(programs=10)
-    load = staticmethod(load)
-
-
-@pytest.mark.usefixtures("as_drawn")
-def test_the_class_for_authors_fails_with_the_program() -> None:
-    class Broken(Conformance):
-        limits = LIMITS
-        load = staticmethod(partial(load, allreduce=defects.count_twice))
-
-    with pytest.raises(AssertionError, match=r"Broken\.load\(3\)"):
-        Broken().test_random_programs_give_what_numpy_gives()
-
-
-@pytest.mark.long
-def test_each_backend_that_is_named_is_a_test_and_no_other(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from tests.backends.conformance import defects\n"
-        "load = lambda devices, *_: defects.load(devices, copy_to=defects.copy_nothing)\n"
-    )
-    plug_in(tmp_path, "author", "mine = mine:load")
-    options = ("--conformance", "numpy:sync", "--conformance", "mine")
-    limits = ("--conformance-programs", "40")
-    pytest_command = [sys.executable, "-m", "pytest", "-q", "-p", "backends.conformance.plugin"]
-    command = [*pytest_command, *options, *limits]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
-    completed = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert completed.returncode == 1, completed.stdout + completed.stderr
-    assert "1 failed, 1 passed" in completed.stdout
-    assert "conformance[mine]" in completed.stdout
-    assert "load('mine', " in completed.stdout
-    assert "Traceback" not in completed.stdout
+def test_nothing_is_found_in_a_sound_backend() -> None:
+    assert list(search(load, Limits(programs=10))) == []

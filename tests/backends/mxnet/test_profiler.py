@@ -14,7 +14,7 @@ import pytest
 import backends
 from backends import Array, BackendError, Device
 from backends.mxnet import profiler
-from backends.profiling import Timeline, check_profiler
+from backends.profiling import Span, Timeline, Window, check_profiler, marks
 from backends.profiling.slices import Slice, Trace
 from parallel_core.traces.case_spans import cases_of
 from parallel_core.traces.cases import CaseFigures
@@ -98,6 +98,15 @@ def test_threads_that_only_copy_are_queues_for_copies() -> None:
     ]
     assert timeline.unlinked == 4
     assert "4 of 4 operations on devices are linked to no launch" in timeline.notes[-1]
+
+
+@pytest.mark.parametrize(("start", "launched"), [(4, None), (5, 5)])
+def test_an_operator_begins_with_its_call_or_later(start: int, launched: int | None) -> None:
+    mark = f"{marks.OURS}launch matmul on cpu:1 #1"
+    call = Span("launch matmul", "host", "host", "Python", 5, 6, operator=mark)
+    product = Span("matmul", "compute", "cpu:1", "compute", start, 9)
+    (linked,), _ = profiler._link_launches([product], [call], [Window("case", 0, 10)])
+    assert linked.launched == launched
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 9])

@@ -2,6 +2,7 @@
 this machine's.
 """
 
+import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -9,8 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends import BackendError
-from backends.process_groups.addresses import interface_of, interface_towards, local_address
+from backends import BackendError, ComputationError
+from backends.process_groups.addresses import (
+    interface_of,
+    interface_towards,
+    listen_at,
+    local_address,
+)
 from backends.process_groups.rendezvous import TIMEOUT, Rendezvous, rendezvous
 
 
@@ -127,3 +133,10 @@ def test_what_no_interface_has_belongs_to_none(address: str) -> None:
 def test_from_loopback_loopback_is_reached() -> None:
     assert local_address("127.0.0.1") == "127.0.0.1"
     assert interface_towards("127.0.0.1") == interface_of("127.0.0.1")
+
+
+def test_a_port_in_use_is_said_in_a_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        _, used = taken.getsockname()
+        with pytest.raises(ComputationError, match=f"127.0.0.1:{used}: the port is in use"):
+            listen_at("127.0.0.1", used)

@@ -32,17 +32,6 @@ def lenet_inputs(rows: int) -> tuple[Parameters, np.ndarray, np.ndarray]:
     return tuple(parameters), images, labels
 
 
-def normalised(ops: Ops, x: Array, scale: Array, shift: Array) -> Array:
-    """Normalise the columns of x (n, c), with the book's formula."""
-    share = 1 / x.shape[0]
-    negative_mean = ops.multiply(ops.total(x, 0), -share)
-    centred = ops.add(x, negative_mean)
-    variance = ops.multiply(ops.total(ops.power(centred, 2), 0), share)
-    inverse_deviation = ops.power(ops.add(variance, 1e-5), -0.5)
-    normalised_columns = ops.multiply(centred, inverse_deviation)
-    return ops.add(ops.multiply(normalised_columns, scale), shift)
-
-
 def weighted(ops: Ops, x: Array, weights: Array) -> Array:
     """Sum the products of elements and weights."""
     return ops.total(ops.multiply(x, weights))
@@ -86,10 +75,6 @@ SMOOTH: dict[str, tuple[Fn, Parameters]] = {
         drawn((3, 4), (4,)),
     ),
     "total of rows": (lambda ops, p: weighted(ops, ops.total(p[0], 1), p[1]), drawn((3, 4), (3,))),
-    "normalise": (
-        lambda ops, p: weighted(ops, normalised(ops, *p[:3]), p[3]),
-        drawn((6, 4), (4,), (1, 4), (6, 4)),
-    ),
     "a parameter itself": (lambda ops, p: p[0], drawn(())),
     "a thousand operators": (chain, drawn((2, 2))),
     **{

@@ -2,9 +2,9 @@
 not finite.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pytest
@@ -23,10 +23,15 @@ def on_device(backend: Backend, *values: HostArray) -> list[Array]:
     return [backend.asarray(value, backend.devices[-1]) for value in values]
 
 
+def applied(backend: Backend, fn: Callable[..., Array], *values: HostArray) -> Any:
+    """Launch a function of arrays on the last device, and return its result as NumPy."""
+    return computed(backend, fn, *on_device(backend, *values))
+
+
 def assert_fails(backend: Backend, fn: Callable[..., Array], *values: HostArray) -> None:
     """Assert that a launched function fails as a computation."""
     with pytest.raises(ComputationError, match=backend.name):
-        computed(backend, fn, *on_device(backend, *values))
+        applied(backend, fn, *values)
 
 
 @given(
@@ -39,17 +44,15 @@ def assert_fails(backend: Backend, fn: Callable[..., Array], *values: HostArray)
 def test_labels_of_every_integer_dtype_count(
     backend: Backend, rows: int, classes: int, dtype: str, seed: int, floating: str
 ) -> None:
-    generator = np.random.default_rng(seed)
+    ops, generator = backend.ops, np.random.default_rng(seed)
     scores = generator.standard_normal((rows, classes)).astype(floating)
     most_classes = min(classes, np.iinfo(dtype).max + 1)
     labels = generator.integers(0, most_classes, rows).astype(dtype)
     right_labels = scores.argmax(1).astype("int64")
 
-    loss = computed(backend, backend.ops.cross_entropy, *on_device(backend, scores, labels))
-    correct = computed(backend, backend.ops.count_correct, *on_device(backend, scores, labels))
-    all_correct = computed(
-        backend, backend.ops.count_correct, *on_device(backend, scores, right_labels)
-    )
+    loss = applied(backend, ops.cross_entropy, scores, labels)
+    correct = applied(backend, ops.count_correct, scores, labels)
+    all_correct = applied(backend, ops.count_correct, scores, right_labels)
 
     assert (loss.dtype, loss.shape) == (scores.dtype, ())
     exact_scores = scores.astype("float64")
@@ -68,7 +71,7 @@ def test_a_label_that_only_looks_alike_in_a_short_dtype_is_wrong(backend: Backen
     scores[:, right_class] = 1
     # The labels are what the right class would be as a uint8.
     labels = np.full(2, right_class % 256, dtype=np.uint8)
-    correct = computed(backend, backend.ops.count_correct, *on_device(backend, scores, labels))
+    correct = applied(backend, backend.ops.count_correct, scores, labels)
     assert correct == 0
 
 
@@ -80,7 +83,7 @@ def test_a_label_of_no_class_counts_as_wrong_and_has_no_loss(
     backend: Backend, label: int, dtype: str
 ) -> None:
     scores, labels = np.float32([[0, 0, 1], [0, 0, 1]]), np.array([2, label], dtype=dtype)
-    correct = computed(backend, backend.ops.count_correct, *on_device(backend, scores, labels))
+    correct = applied(backend, backend.ops.count_correct, scores, labels)
     assert correct == 1
     assert_fails(backend, backend.ops.cross_entropy, scores, labels)
 
@@ -95,43 +98,56 @@ def test_a_label_of_no_class_has_no_gradient(backend: Backend) -> None:
 @given(shape=st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple))
 def test_flattening_keeps_the_rows(backend: Backend, shape: tuple[int, ...]) -> None:
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-    flat = computed(backend, backend.ops.flatten, *on_device(backend, x))
+    flat = applied(backend, backend.ops.flatten, x)
     rows, columns = shape[0], np.prod(shape[1:], dtype=int)
     assert flat.shape == (rows, columns)
     np.testing.assert_array_equal(flat, x.reshape(rows, columns))
 
 
-OPERATORS: dict[
-    str, tuple[Callable[[Ops, Array, float], Array], Callable[[np.ndarray, float], np.ndarray]]
-] = {
-    "add": (lambda ops, x, number: ops.add(x, number), np.add),
-    "multiply": (lambda ops, x, number: ops.multiply(x, number), np.multiply),
-    "power": (lambda ops, x, number: ops.power(x, number), np.power),
-    "relu": (lambda ops, x, _: ops.relu(x), lambda x, _: np.maximum(x, 0)),
-    "total": (lambda ops, x, _: ops.total(x), lambda x, _: np.sum(x)),
-    "total of the last axis": (
-        lambda ops, x, _: ops.total(x, len(x.shape) - 1 if x.shape else None),
-        lambda x, _: np.sum(x, -1 if x.shape else None),
-    ),
+class Operator(NamedTuple):
+    """An operator of an array and a number, some of which ignore the number."""
+
+    of_backend: Callable[[Ops, Array, float], Array]
+    in_numpy: Callable[[np.ndarray, float], np.ndarray]
+
+
+def total_of_last_axis(ops: Ops, x: Array, _: float) -> Array:
+    """Add up an array over its last axis, or whole if it has none."""
+    axes = len(x.shape)
+    return ops.total(x, axes - 1 if axes else None)
+
+
+def sum_of_last_axis(x: np.ndarray, _: float) -> np.ndarray:
+    """Add up an array of NumPy's in the same way."""
+    return np.sum(x, -1 if x.shape else None)
+
+
+OPERATORS: dict[str, Operator] = {
+    "add": Operator(lambda ops, x, number: ops.add(x, number), np.add),
+    "multiply": Operator(lambda ops, x, number: ops.multiply(x, number), np.multiply),
+    "power": Operator(lambda ops, x, number: ops.power(x, number), np.power),
+    "relu": Operator(lambda ops, x, _: ops.relu(x), lambda x, _: np.maximum(x, 0)),
+    "total": Operator(lambda ops, x, _: ops.total(x), lambda x, _: np.sum(x)),
+    "total of the last axis": Operator(total_of_last_axis, sum_of_last_axis),
 }
-"""Operators of an array and a number: in the backend, and in NumPy."""
 NUMBERS: tuple[Any, ...] = (2, 0.5, np.float32(0.5), np.float64(0.5), np.int64(2))
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_number_beside_an_array_changes_no_dtype(backend: Backend, name: str, dtype: str) -> None:
-    operator, in_numpy = OPERATORS[name]
+    operator = OPERATORS[name]
     for shape, number in product([(), (3,), (2, 1)], NUMBERS):
         x = np.full(shape, 2, dtype=dtype)
 
         def apply(x: Array, number: float = number) -> Array:
-            return operator(backend.ops, x, number)
+            return operator.of_backend(backend.ops, x, number)
 
-        found = computed(backend, apply, *on_device(backend, x))
-        expected = np.asarray(in_numpy(x, float(number)))
-        assert (found.dtype.name, found.shape) == (dtype, expected.shape)
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        result = applied(backend, apply, x)
+        expected = np.asarray(operator.in_numpy(x, float(number)))
+        assert result.dtype.name == dtype
+        assert result.shape == expected.shape
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 def ones(*shape: int, dtype: str = "float32") -> np.ndarray:
@@ -144,45 +160,66 @@ def labels(*shape: int) -> np.ndarray:
     return np.zeros(shape, np.int64)
 
 
-MATRICES = ((), (2,), (2, 2), (1, 2, 2))
-FITTING = (2, 2), (2, 2)
 IMAGES = ones(1, 1, 4, 4)
 TWO_DTYPES = ones(3, 3), ones(3, 3, dtype="float64")
 ELEMENTWISE = [(ones(2), ones(3)), (ones(2, 3), ones(2)), TWO_DTYPES]
-LABELLED = [
-    *((ones(3, 4), labels(*shape)) for shape in ((), (1,), (2,), (4,), (3, 1), (1, 3))),
-    *((ones(*shape), labels(1)) for shape in ((), (4,), (3, 1), (1, 4, 2))),
-    (ones(3, 4, 2), labels(3, 2)),
-]
-MISFITS: dict[str, list[tuple[Any, ...]]] = {
-    "matmul": [
-        *((ones(*a), ones(*b)) for a, b in product(MATRICES, repeat=2) if (a, b) != FITTING),
-        TWO_DTYPES,
-    ],
-    "conv2d": [
-        *((IMAGES, ones(2, 1, 2, 2), ones(*bias)) for bias in ((), (1,), (3,), (2, 1), (1, 2))),
-        *(
-            (ones(*images), ones(2, 2, 2, 2), ones(2))
-            for images in ((2, 4, 4), (1, 1, 4, 4), (1, 4, 4, 4))
-        ),
-        *(
-            (ones(1, 1, 2, 4), ones(*filters), ones(2))
-            for filters in ((2, 1, 3, 3), (2, 1, 2), (2, 2))
-        ),
-        (ones(1, 1, 4), ones(2, 1, 2), ones(2)),
-    ],
-    "avg_pool2d": [
-        (IMAGES, 0),
-        *((ones(*shape), 2) for shape in ((4, 4), (1, 4, 4), (1, 1, 1, 4))),
-    ],
+
+
+def no_matrices() -> Iterator[tuple[Any, ...]]:
+    """Yield factors of which one is no matrix."""
+    shapes = ((), (2,), (2, 2), (1, 2, 2))
+    for shape, other_shape in product(shapes, repeat=2):
+        if (len(shape), len(other_shape)) != (2, 2):
+            yield ones(*shape), ones(*other_shape)
+    yield TWO_DTYPES
+
+
+def no_convolutions() -> Iterator[tuple[Any, ...]]:
+    """Yield images, filters and a bias of which one does not fit the others."""
+    for bias in ((), (1,), (3,), (2, 1), (1, 2)):
+        yield IMAGES, ones(2, 1, 2, 2), ones(*bias)
+    for images in ((2, 4, 4), (1, 1, 4, 4), (1, 4, 4, 4)):
+        yield ones(*images), ones(2, 2, 2, 2), ones(2)
+    for filters in ((2, 1, 3, 3), (2, 1, 2), (2, 2)):
+        yield ones(1, 1, 2, 4), ones(*filters), ones(2)
+    yield ones(1, 1, 4), ones(2, 1, 2), ones(2)
+
+
+def no_pools() -> Iterator[tuple[Any, ...]]:
+    """Yield images and a width that does not divide them."""
+    yield IMAGES, 0
+    for images in ((4, 4), (1, 4, 4), (1, 1, 1, 4)):
+        yield ones(*images), 2
+
+
+def no_parts() -> Iterator[tuple[Any, ...]]:
+    """Yield what cannot be split into parts of these lengths."""
+    yield ones(2), [3, -1]
+    for shape in ((), (2,), (4,), (3, 1)):
+        yield ones(*shape), [1, 2]
+
+
+def no_labelled_scores() -> Iterator[tuple[Any, ...]]:
+    """Yield scores and labels of which each row has not one."""
+    for shape in ((), (1,), (2,), (4,), (3, 1), (1, 3)):
+        yield ones(3, 4), labels(*shape)
+    for shape in ((), (4,), (3, 1), (1, 4, 2)):
+        yield ones(*shape), labels(1)
+    yield ones(3, 4, 2), labels(3, 2)
+
+
+MISFITS: dict[str, Iterable[tuple[Any, ...]]] = {
+    "matmul": no_matrices(),
+    "conv2d": no_convolutions(),
+    "avg_pool2d": no_pools(),
     "total": [(ones(), 0), (ones(), 1), (ones(2), 1)],
     "add": ELEMENTWISE,
     "multiply": ELEMENTWISE,
     "flatten": [(ones(),)],
-    "split": [(ones(2), [3, -1]), *((ones(*shape), [1, 2]) for shape in ((), (2,), (4,), (3, 1)))],
+    "split": no_parts(),
     "concatenate": [((ones(), ones()),), ((ones(1, 2),),), ((ones(2), ones(1, 2)),)],
-    "cross_entropy": LABELLED,
-    "count_correct": LABELLED,
+    "cross_entropy": no_labelled_scores(),
+    "count_correct": no_labelled_scores(),
 }
 """Arguments that do not fit: arrays, and in some ops numbers or a list behind them."""
 
@@ -212,9 +249,7 @@ def test_gradients_are_of_a_number_and_by_a_parameter(load: Load) -> None:
 
 def test_pooling_drops_what_is_left_over(backend: Backend) -> None:
     x = np.arange(25, dtype=np.float32).reshape(1, 1, 5, 5)
-    pooled = computed(
-        backend, lambda images: backend.ops.avg_pool2d(images, 2), *on_device(backend, x)
-    )
+    pooled = applied(backend, lambda images: backend.ops.avg_pool2d(images, 2), x)
     np.testing.assert_array_equal(pooled[0, 0], [[3, 5], [13, 15]])
 
 

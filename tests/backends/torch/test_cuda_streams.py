@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import backends
 from backends import HOST, Backend, BackendError
+from backends.base import DelegatingBackend
 from backends.conformance.drawing import draw_program
 from backends.devices import Device
-from backends.protocol import DelegatingBackend
 from tests.backends.conformance.in_this_process import fault_in
 from tests.backends.protocol.arrays import full
 from tests.backends.protocol.test_errors import refuse

@@ -15,6 +15,7 @@ import pytest
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import conclusions
+from parallel_core.measurement.result import Note
 from parallel_core.system.machine import MachineWatch
 from tests.conftest import MEASURED, RunProgram
 from tests.tree import ROOT
@@ -61,16 +62,16 @@ def test_times_that_leave_all_open_end_with_status_3(
     assert done.returncode == 3
     written = json.loads(done.stdout)
     assert (written["problems"], len(written["disturbances"])) == ([], 1)
-    assert written["answer"]["sentences"] == written["disturbances"]
+    (disturbance,) = written["disturbances"]
+    assert disturbance == {"code": "busy", "sentence": written["explanation"]}
 
 
 def test_impossible_times_have_status_3(
     program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "result.json"
-    monkeypatch.setattr(
-        conclusions, "why_impossible", lambda *_: "the whole was faster than its part"
-    )
+    impossible = Note("faster-than-part", "the whole was faster than its part")
+    monkeypatch.setattr(conclusions, "why_impossible", lambda *_: impossible)
     done = program(*SMALL, "--json", str(path))
     told = (
         "parallel-core: parallel on numpy gave an invalid result: the whole was faster than its "
@@ -80,7 +81,7 @@ def test_impossible_times_have_status_3(
     assert "No verdict: times were measured that cannot be true" in done.stdout
     assert "INVALID: the whole was faster than its part" in done.stdout
     written = json.loads(path.read_text())
-    assert written["problems"] == written["disturbances"] == ["the whole was faster than its part"]
+    assert written["problems"] == written["disturbances"] == [vars(impossible)]
 
 
 def test_allreduce_shows_a_row_for_each_size_and_a_column_for_each_algorithm(

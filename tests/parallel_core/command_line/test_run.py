@@ -6,7 +6,6 @@ import gzip
 import json
 import resource
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from backends import Backend, ComputationError
-from backends.process_groups.addresses import free_port
+from backends import Backend
 from backends.registry.loading import title
 from parallel_core.command_line.launch import launch
 from parallel_core.jobs.job import Job
@@ -272,21 +270,9 @@ def test_the_command_of_each_rank_is_our_own_program_with_its_backend(asked: Ask
     job = asked(f"--processes 3 --backend torch {LAUNCHED}")
     program = (sys.executable, "-P", "-m", "parallel_core", "run", "data-parallel", "--epochs", "2")
     assert job.command == (*program, "--backend", "torch")
-    assert (job.processes, job.backend, job.servers, job.timeout) == (3, "torch", 0, 30.0)
+    assert (job.processes, job.backend, job.timeout) == (3, "torch", 30.0)
     assert job.port > 0
     assert asked(f"--processes 3 {LAUNCHED} --backend=torch").command == (
         *program,
         "--backend=torch",
     )
-    # Only MXNet has servers.
-    assert asked(f"--processes 2 --backend mxnet {LAUNCHED}").servers == 1
-    assert asked(f"--processes 2 --servers 3 {LAUNCHED} --backend mxnet").servers == 3
-
-
-def test_a_port_that_is_given_is_taken_and_one_in_use_is_reported(asked: Asked) -> None:
-    port = free_port("127.0.0.1")
-    assert asked(f"--processes 2 --port {port} --backend torch {LAUNCHED}").port == port
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        used = taken.getsockname()[1]
-        with pytest.raises(ComputationError, match=f"127.0.0.1:{used}: the port is in use"):
-            asked(f"--processes 2 --port {used} --backend torch {LAUNCHED}")

@@ -188,21 +188,3 @@ def test_a_step_that_a_file_lacks_is_refused_with_the_file_s_name() -> None:
     assert isinstance(refused.exception, RequestError)
     message = "rank-0.json.gz cannot be cut: it has no step 3, but 551 to 552"
     assert message in str(refused.exception)
-
-
-@pytest.mark.parametrize(
-    ("options", "kernel_wait", "other_wait"),
-    [
-        # As Holistic Trace Analysis has it, of whole microseconds.
-        ((), 104e-6, 0),
-        # With 30 nanoseconds.
-        (("--kernel-delay", "30"), 0, 104e-6),
-    ],
-)
-def test_what_counts_as_the_device_s_own_delay_can_be_told(
-    options: tuple[str, ...], kernel_wait: float, other_wait: float
-) -> None:
-    case = figures(FOLDER / "two_streams.json.gz", *options)["cases"][0]
-    first_stream = case["idleness"][0]
-    assert first_stream["kernel_wait_seconds"] == kernel_wait
-    assert first_stream["other_wait_seconds"] == other_wait

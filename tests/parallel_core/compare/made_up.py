@@ -8,7 +8,7 @@ from typing import Any
 from parallel_core.compare.plan import Plan
 from parallel_core.compare.results import Cell, CellResults, Comparison, FailedRun
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.result import Case, Counted, Result
+from parallel_core.measurement.result import Case, Counted, Note, Result
 from parallel_core.system.machine import describe_machine
 
 MACHINE = describe_machine()
@@ -181,7 +181,7 @@ BESIDE = EXPERIMENTS["parallel"].counts[0]
 """A count of what began beside another device's work."""
 
 
-def counted(backend: str, engine: str, seen: int, problems: tuple[str, ...] = ()) -> CellResults:
+def counted(backend: str, engine: str, seen: int, problems: tuple[Note, ...] = ()) -> CellResults:
     """Return a cell of which the first process counted, and each process has some problems."""
     cell = measured(parallel(backend, engine), times(1.0))
     first, *others = (

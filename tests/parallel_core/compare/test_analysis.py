@@ -28,7 +28,7 @@ from parallel_core.compare.results import Cell, CellResults, Comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import WITHOUT_QUEUE
 from parallel_core.measurement import confidence_intervals, differences
-from parallel_core.measurement.result import Answer
+from parallel_core.measurement.result import Answer, Note
 from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
 from parallel_core.terminal.console import terminal_console
@@ -95,7 +95,9 @@ def test_cells_are_compared_with_the_first_one_and_a_missing_framework_has_its_r
 def test_too_many_invalid_results_make_a_cell_invalid(
     wrong: int, valid: int, state: str, reason: str
 ) -> None:
-    first = changed(measured(parallel("torch"), (0.001,) * wrong), problems=("too fast",))
+    first = changed(
+        measured(parallel("torch"), (0.001,) * wrong), problems=(Note(None, "too fast"),)
+    )
     (cell,) = cells_of(
         replace(first, results=first.results + measured(first.cell, ONE[:valid]).results)
     )
@@ -206,15 +208,16 @@ def test_nothing_is_drawn_again_when_it_is_shown(
 
 
 def test_no_interval_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = Mock(wraps=differences.ratio_interval)
-    monkeypatch.setattr(differences, "ratio_interval", drawn)
+    drawn = Mock(wraps=differences.difference_interval)
+    monkeypatch.setattr(differences, "difference_interval", drawn)
     sides = [(backend, engine) for backend in ("mxnet", "torch") for engine in ("async", "sync")]
     cells = (measured(parallel(*side), times(factor)) for factor, side in enumerate(sides, start=1))
     (experiment,) = analyse(comparison(*cells)).experiments
     # Three cells against the first one; of the pairs of frameworks and of engines two are among
     # them.
     assert len(experiment.between_frameworks) == len(experiment.between_engines) == 2
-    assert drawn.call_count == len({call.args for call in drawn.call_args_list}) == 5
+    # Of each of five pairs the ratio and the difference in seconds.
+    assert drawn.call_count == len({call.args for call in drawn.call_args_list}) == 10
 
 
 @pytest.mark.parametrize("points", [(math.nan, 2.0, 3.0, 4.0), (2.0, math.nan, 3.0, 4.0)])

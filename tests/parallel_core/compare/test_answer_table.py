@@ -7,6 +7,7 @@ from dataclasses import replace
 from parallel_core.compare.analysis import analyse
 from parallel_core.compare.answer_table import HEADLINE, screen_of
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.result import Note
 from tests.parallel_core.compare.made_up import BESIDE, comparison, counted
 
 
@@ -20,7 +21,7 @@ def test_counts_stand_above_the_figures_of_the_clock() -> None:
 
 
 def test_a_count_decides_the_headline_even_if_no_time_can_be_true() -> None:
-    impossible = ("a whole that is faster than its part",)
+    impossible = (Note("faster-than-part", "A whole was faster than its part."),)
     cells = [counted("torch", "async", 24, impossible), counted("torch", "sync", 0, impossible)]
     screen = screen_of(analyse(comparison(*cells)))
     assert screen.headline == HEADLINE

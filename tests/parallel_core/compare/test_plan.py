@@ -14,7 +14,7 @@ from parallel_core.compare.plan import Plan
 from parallel_core.compare.results import OWN_ENGINE, Cell, FailedRun
 from parallel_core.compare.schedule import Generation, Lived, Ran, Schedule
 from parallel_core.measurement.request import Request, Work
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import Note, Result
 from tests.conftest import FRAMEWORKS
 from tests.parallel_core.compare.made_up import PLAN, result
 
@@ -140,7 +140,8 @@ def test_sizes_for_cpus_are_left_to_the_first_process_where_devices_may_be_gpus(
 
 def outcome(cell: Cell, invalid: bool = False) -> Result:
     parameters = {"size": 592, "products": 20, "copies": 7, "rounds": 5}
-    return result(cell, {"run": 1.0}, parameters=parameters, problems=("wrong",) if invalid else ())
+    problems = (Note(None, "wrong"),) if invalid else ()
+    return result(cell, {"run": 1.0}, parameters=parameters, problems=problems)
 
 
 def after(schedule: Schedule, seconds: float = 1.0, **gave: Outcome) -> Schedule:

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from parallel_core.compare.cell_changes import Difference, compare_with_old
 from parallel_core.compare.results import Cell, CellResults, Comparison
-from parallel_core.compare.time_differences import account_of, systematic_errors, time_difference
+from parallel_core.compare.time_differences import (
+    account_of,
+    systematic_errors,
+    time_change,
+    time_difference,
+)
 from parallel_core.system.files import write_json
 from parallel_core.system.machine import MachineWatch
 from parallel_core.terminal.comparison import show_difference
@@ -149,6 +154,37 @@ def test_a_change_between_comparisons_has_reasons_too() -> None:
     assert "launching 100 ms" in printed(show_difference, found)
 
 
+def test_a_lost_cell_is_named_after_the_queues_that_it_used() -> None:
+    with_our_queues = on_other_backend(measured(TORCH, ONE), scheduler="queues of parallel-core")
+    found = held(with_our_queues, failed(TORCH, "killed"))
+    assert found.broken == (
+        "parallel on PyTorch + our queues: failed in the new comparison (killed)",
+    )
+
+
+def test_the_order_of_an_older_comparison_s_processes_and_their_number_say_nothing() -> None:
+    old = made_of(MXNET, 1.0, PARTS, (1.0, 1.02, 0.98, 1.01, 0.99))
+    new = made_of(MXNET, 1.1, PARTS, (1.0, 1.01, 0.99))
+    change = time_change(new, old, TOGETHER)
+    turned = replace(old, results=old.results[::-1])
+    assert time_change(new, turned, TOGETHER).ratio == change.ratio
+    fewer = replace(old, results=old.results[:3])
+    assert time_change(new, fewer, TOGETHER).ratio != change.ratio
+    assert change.verdict == "slower"
+    assert change.ratio.estimate == pytest.approx(1.1, rel=0.001)
+    assert change.seconds.estimate == pytest.approx(0.1, rel=0.01)
+    assert change.seconds.low > 0
+
+
+def test_what_others_took_of_one_of_two_comparisons_widens_the_change_to_that_side() -> None:
+    old, new = made_of(MXNET, 1.0, PARTS), made_of(MXNET, 1.3, PARTS)
+    quiet = time_change(new, old, TOGETHER).ratio
+    loaded = time_change(busy(new, 0.15), old, TOGETHER).ratio
+    assert loaded.low == pytest.approx(0.85 * quiet.low)
+    assert loaded.high == pytest.approx(quiet.high)
+    assert time_change(busy(new, 0.15), busy(old, 0.15), TOGETHER).ratio == quiet
+
+
 def save(path: Path, *cells: CellResults) -> str:
     write_json(path, comparison(*cells).as_json())
     return str(path)
@@ -165,10 +201,10 @@ def test_cells_that_cannot_be_compared_are_left_out_with_the_reason() -> None:
     found = compare_with_old(old, new)
     assert found.changes == ()
     assert found.left_out == (
-        "parallel on mxnet async: failed in the new comparison (torch is not installed)",
-        f"parallel on torch async: not the same work: size was 100 and is 104 {HINT}",
-        "parallel on jax async: only in the new comparison",
-        "parallel on numpy async: only in the old comparison",
+        "parallel on MXNet: failed in the new comparison (torch is not installed)",
+        f"parallel on PyTorch: not the same work: size was 100 and is 104 {HINT}",
+        "parallel on JAX: only in the new comparison",
+        "parallel on NumPy: only in the old comparison",
     )
 
 
@@ -180,7 +216,8 @@ def test_variants_and_images_are_other_work_and_how_often_something_was_timed_is
     found = held(one, on_other_backend(one, variants=["bulk-on", "temporary-space-low"]))
     assert found.changes == ()
     told = (
-        f"{TORCH}: not the same work: variants was none and is bulk-on, temporary-space-low {HINT}"
+        "parallel on PyTorch: not the same work: variants was none and is bulk-on, "
+        f"temporary-space-low {HINT}"
     )
     assert found.left_out == (told,)
     (reason,) = held(
@@ -227,7 +264,7 @@ def test_a_slow_down_fails(
     if status:
         assert done.stderr == (
             f"parallel-core: 1 of 2 cases became slower by more than {percent} %, "
-            "most of all parallel on torch async: on all together (× 1.10)\n"
+            "most of all parallel on PyTorch: on all together (× 1.10)\n"
         )
     assert program("diff", old, new).returncode == 0
 
@@ -243,7 +280,7 @@ def test_what_can_no_longer_be_measured_fails_the_check(
     done = program("diff", old, new, "--fail-if-slower", "5")
     assert done.returncode == 1
     assert done.stderr.startswith(
-        f"parallel-core: what was measured in {old} no longer is: parallel on torch async: "
+        f"parallel-core: what was measured in {old} no longer is: parallel on PyTorch: "
     )
 
 
@@ -264,7 +301,7 @@ def test_json_stands_alone_and_nothing_in_common_is_status_2(
     done = program("diff", old, new)
     assert done.returncode == 2
     assert done.stderr == (
-        f"parallel-core: {old} and {new} have nothing in common: parallel on torch async: only in "
+        f"parallel-core: {old} and {new} have nothing in common: parallel on PyTorch: only in "
         "the new comparison\n"
     )
 

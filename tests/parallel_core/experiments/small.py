@@ -21,7 +21,6 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "dependencies": {"size": 8, **QUICKLY},
     "graph": {"batch": 20, **QUICKLY},
     "building-blocks": QUICKLY,
-    "batch-norm": {"rows": 16, **QUICKLY},
     "allreduce": {"sizes": (40, 4096), **QUICKLY},
     "partitioning": {"wide": 2, "batch": 7, "micro_batches": 2, **QUICKLY},
     "async": {"size": 40, "steps": 30, **QUICKLY},

@@ -108,7 +108,7 @@ def test_its_command_has_its_parameters_and_explains_it() -> None:
 @pytest.mark.usefixtures("one_module_more")
 def test_run_and_compare_know_it() -> None:
     assert "one-sum How long does" in output_of("run", "--help")
-    assert "--of [mlp|xy] " in output_of("run", "graph", "--help")
+    assert "--exchange [after|during] " in output_of("run", "data-parallel", "--help")
     assert known_experiments(("one-sum",), with_exercises=False) == ("one-sum",)
 
 

@@ -29,14 +29,14 @@ from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.timing import repeatable
 from parallel_core.training.batches import Epoch, Settings
-from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.lenet import initial_parameters, start_of
 from tests.backends.process_groups.threads import together
 from tests.parallel_core.experiments.runner.pretended import case, pretended
 from tests.parallel_core.experiments.small import made_up
 
 MADE_UP = made_up()
 SETTINGS = Settings(1, 10)
-START = training_steps.enlarged_start(0, 8)
+START = start_of(Settings(initial_scale=8.0))
 
 
 def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None:

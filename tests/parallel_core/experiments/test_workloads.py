@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import backends
-import parallel_core
 from backends import Backend
 from parallel_core.experiments import EXPERIMENTS, copying, probing, workloads
 from parallel_core.experiments.runner import trial as trials
@@ -158,27 +157,6 @@ def test_a_copy_that_is_bound_by_issuing_is_noted(
     without_queue.cases["copy"] = copy
     copying.note_issuing(without_queue, "copy")
     assert not without_queue.notes
-
-
-@pytest.mark.parametrize("engine", ["async", "sync"])
-def test_a_sweep_has_shares_at_each_size(
-    backend: Backend, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backend, "engine", engine)
-    result = parallel_core.run_overlap(
-        backend, sizes=(24, 16, 32), products=3, copies=2, rounds=2, budget=600.0
-    )
-    assert result.parameters["size"] == 32
-    assert result.parameters["sizes"] == "16,24,32"
-    assert result.series["size"] == (16, 24, 32)
-    assert len(result.series["copies"]) == 3
-    assert ("share issuing" in result.series) == (engine == "async")
-    share_at_16, _, share_at_32 = result.series["share hidden"]
-    assert share_at_32 == pytest.approx(result.metrics["overlap_efficiency"])
-    run, copy, together = (case for case in result.cases if case.name.endswith("size 16"))
-    saved_seconds = run.median + copy.median - together.median
-    assert share_at_16 == pytest.approx(saved_seconds / min(run.median, copy.median))
-    assert together.parts == (run.name, copy.name)
 
 
 @pytest.mark.parametrize("engine", ["async", "sync"])

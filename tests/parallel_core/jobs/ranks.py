@@ -29,7 +29,7 @@ sys.exit(launch_job(job_of(*sys.argv[1:])))
 
 def job_of(code: str, *arguments: str) -> Job:
     """Return a job of two ranks, which run this code after `BEGIN`."""
-    return Job((sys.executable, "-c", BEGIN + code, *arguments), 2, "torch", 0, 1, 20.0)
+    return Job((sys.executable, "-c", BEGIN + code, *arguments), 2, "torch", 1, 20.0)
 
 
 def start_launcher(

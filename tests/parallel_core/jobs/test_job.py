@@ -7,8 +7,8 @@ import pytest
 from backends.process_groups.rendezvous import Rendezvous, rendezvous
 from parallel_core.jobs.job import Job, Process, processes_of
 
-TORCH = Job(("run", "it"), processes=3, backend="torch", servers=0, port=1234, timeout=12.5)
-MXNET = replace(TORCH, backend="mxnet", servers=2)
+TORCH = Job(("run", "it"), processes=3, backend="torch", port=1234, timeout=12.5)
+MXNET = replace(TORCH, backend="mxnet")
 
 
 def rendezvous_of(process: Process) -> Rendezvous | None:
@@ -31,16 +31,15 @@ def test_ranks_read_back_what_they_are(job: Job, role: str | None) -> None:
         assert process.environment["PARALLEL_CORE_BIND"] is None
 
 
-def test_only_mxnet_has_a_scheduler_and_servers_and_they_come_first() -> None:
+def test_only_mxnet_has_a_scheduler_and_a_server_and_they_come_first() -> None:
     torch_names = [process.name for process in processes_of(TORCH)]
     assert torch_names == ["rank 0", "rank 1", "rank 2"]
     serving = processes_of(MXNET)[:-3]
-    assert [process.name for process in serving] == ["scheduler", "server 0", "server 1"]
+    assert [process.name for process in serving] == ["scheduler", "server"]
     for process in serving:
         meeting = rendezvous_of(process)
         assert meeting is not None
-        role = process.name.split()[0]
-        assert (meeting.role, meeting.rank, meeting.size) == (role, None, 3)
+        assert (meeting.role, meeting.rank, meeting.size) == (process.name, None, 3)
         assert process.command[1:] == ("-P", "-m", "backends.mxnet.parameter_server")
         # Whoever chose the synchronous engine did not choose it for them.
         assert process.environment["MXNET_ENGINE_TYPE"] is None

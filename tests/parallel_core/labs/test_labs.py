@@ -26,7 +26,7 @@ from parallel_core.labs.grading import (
     judge_random_programs,
     judge_values,
 )
-from parallel_core.measurement.result import Counted
+from parallel_core.measurement.result import Counted, Note
 from parallel_core.system.errors import MeasurementError
 from tests.conftest import RunProgram
 from tests.parallel_core.report.plots.synthetic_results import TIMED
@@ -277,6 +277,7 @@ def test_skeletons_are_short_and_run(lab: str, tmp_path: Path) -> None:
     (tmp_path / "engine.py").write_text(text)
     outcome = judged(lab, named(f"{tmp_path / 'engine.py'}:{ENGINE}"), VALUES)
     assert outcome.state == ("failed" if lab == "hide-a-copy" else "passed")
+    assert NO_RESULT not in outcome.got
 
 
 @pytest.mark.parametrize(
@@ -315,7 +316,7 @@ def test_order_is_judged_by_the_count_whatever_the_times(
     monkeypatch: pytest.MonkeyPatch, beside: int, problem: str, is_disturbance: bool, state: str
 ) -> None:
     lab = LABS["two-queues"]
-    problems = (problem,) if problem else ()
+    problems = (Note(None, problem),) if problem else ()
     result = replace(
         TIMED,
         counts={lab.order.name: Counted(beside, 25, "a test", (beside,))},

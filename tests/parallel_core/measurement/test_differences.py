@@ -145,9 +145,9 @@ def test_one_process_far_off_widens_an_interval_as_if_it_were_as_far_as_the_next
     count: int,
 ) -> None:
     values = [1.0 + 0.01 * place for place in range(count)]
-    deviations = 0.01, 0.01
-    near = difference_interval([*values[:-1], values[-1] + 0.01], values, deviations)
-    far = difference_interval([*values[:-1], 100.0], values, deviations)
+    others = Sample(values, 0.01)
+    near = difference_interval(Sample([*values[:-1], values[-1] + 0.01], 0.01), others)
+    far = difference_interval(Sample([*values[:-1], 100.0], 0.01), others)
     assert (far.low, far.high) == pytest.approx((near.low, near.high))
 
 
@@ -182,6 +182,22 @@ def test_a_difference_of_means_is_told_with_its_sign_and_no_wider_than_is_needed
     assert among_ten.low < interval.low < interval.high < among_ten.high
 
 
+def test_what_other_work_took_of_a_side_widens_a_difference_to_that_side_in_either_unit() -> None:
+    side, other = Sample([1.2, 1.3], 0.03), Sample([1.0, 1.1], 0.02)
+    disturbed = side._replace(lost=0.25)
+    for interval_of in (difference_interval, unpaired_interval):
+        quiet, loaded = interval_of(side, other), interval_of(disturbed, other)
+        assert (loaded.low, loaded.high) == pytest.approx((quiet.low - 0.25, quiet.high))
+        assert interval_of(other, disturbed).high == pytest.approx(-loaded.low)
+        # Of a side with a median of 1.25, a fifth is lost.
+        quiet = interval_of(side.logarithms, other.logarithms)
+        loaded = interval_of(disturbed.logarithms, other.logarithms)
+        assert math.exp(loaded.low) == pytest.approx(0.8 * math.exp(quiet.low))
+        assert loaded.high == quiet.high
+
+
 def test_sides_that_never_vary_differ_by_exactly_their_means() -> None:
     interval = unpaired_interval(Sample([2.0, 2.0], 0.0), Sample([0.0], 0.0))
     assert (interval.low, interval.estimate, interval.high) == (2, 2, 2)
+    slowed_down = unpaired_interval(Sample([2.0, 2.0], 0.0, 0.5), Sample([0.0], 0.0, 0.25))
+    assert (slowed_down.low, slowed_down.high) == (1.5, 2.25)

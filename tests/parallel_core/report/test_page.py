@@ -272,7 +272,7 @@ def test_variants_are_a_column_where_there_are_any() -> None:
 def test_graphs_are_pictures_with_a_description() -> None:
     tasks = (Task(NASTY, "cpu:1", "compute", (), 0.1), Task("b", "cpu:2", "copy", (0,), 0.2))
     cells = [
-        changed(measured(Cell("graph", *side), ONE), tasks=tasks, parameters={"of": "a program"})
+        changed(measured(Cell("graph", *side), ONE), tasks=tasks)
         for side in (("a", "async"), ("a", "sync"), ("b", "async"))
     ]
     text = page_of(comparison(*cells))

@@ -10,7 +10,7 @@ from parallel_core import MeasurementError
 from parallel_core.experiments import Experiment
 from parallel_core.measurement.fresh_process import measured_in
 from parallel_core.measurement.request import Request
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import Note, Result
 from parallel_core.measurement.starter import NOTHING_MORE
 from tests.parallel_core.run.asking import ended_with
 
@@ -30,7 +30,7 @@ def test_it_goes_on_after_an_invalid_result_and_not_after_a_failure(
         result = real(*arguments, **options)
         if second_fails and result.parameters["size"] == 8:
             raise MeasurementError("no luck")
-        return replace(result, problems=("wrong",))
+        return replace(result, problems=(Note(None, "wrong"),))
 
     monkeypatch.setattr(Experiment, "run", run)
     lines = [Request.of("parallel", {**SMALL, "size": size}).as_line() for size in (16, 8)]

@@ -62,7 +62,7 @@ def test_pytorch_is_counted_and_timed(
 NOT_KNOWN = """
 from backends.host import core_numbers, on_cores, seconds_since_data_came, threads_named
 from parallel_core.traces.profile.recorder import core_times
-from parallel_core.system.machine import free_memory, peak_memory_growth
+from parallel_core.system.machine import free_memory
 from parallel_core.system.running_time import others_seconds_since, thread_times
 from parallel_core.system.signals import is_pending
 from parallel_core.system.subprocesses import leave_with_starter
@@ -72,7 +72,6 @@ with on_cores({0}):
 assert seconds_since_data_came() is None
 assert core_times() == thread_times() == {}
 assert others_seconds_since({}) is None
-assert peak_memory_growth(print) is None
 assert free_memory() > 0
 assert not is_pending(2, os.getpid())
 reading, writing = os.pipe()

@@ -20,7 +20,7 @@ from parallel_core.compare.answer_table import HEADLINE
 from parallel_core.compare.results import Cell, CellResults
 from parallel_core.compare.schedule import Generation
 from parallel_core.measurement.progress import tell
-from parallel_core.measurement.result import Answer, Result
+from parallel_core.measurement.result import Answer, Note, Result
 from parallel_core.terminal import progress
 from parallel_core.terminal.comparison import comparison_progress, show_comparison, show_screen
 from parallel_core.terminal.console import terminal_console
@@ -121,8 +121,9 @@ def test_a_unit_that_is_slower_than_its_case_is_pointed_out() -> None:
 
 def test_the_answer_comes_first_and_says_nothing_twice() -> None:
     answer = Answer(("Verdict [1].", "It took 2 s."), "More cores than 2.")
+    noted, wrong = Note(None, "Noted."), Note(None, "Wrong")
     result = replace(
-        TIMED, explanation="Verdict [1].", answer=answer, notes=("Noted.",), problems=("Wrong",)
+        TIMED, explanation="Verdict [1].", answer=answer, notes=(noted,), problems=(wrong,)
     )
     text = printed(show, result)
     order = ("Verdict [1].", "It took 2 s.", "Noted.", "INVALID: Wrong", "More cores than 2.")

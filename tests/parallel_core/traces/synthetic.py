@@ -186,7 +186,7 @@ def overlap_figures(**changes: float | bool) -> tuple[CaseFigures, ...]:
 
 def with_figures(case: CaseFigures, **figures: object) -> CaseFigures:
     """Return a case of which some figures are kept as if they had been computed."""
-    changed = CaseFigures(case.spans, case.kernel_delay)
+    changed = CaseFigures(case.spans)
     vars(changed).update(figures)
     return changed
 

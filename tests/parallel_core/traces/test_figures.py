@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.traces.case_spans import ALL
 from parallel_core.traces.cases import CaseFigures, timeline_figures
-from parallel_core.traces.devices import device_figures, operations_by_name
-from parallel_core.traces.devices.queues import queue_idleness
+from parallel_core.traces.devices import operations_by_name, queues
 from tests.backends.profiling.events import ns
 from tests.parallel_core.traces.stored import case_of_trace
 from tests.parallel_core.traces.synthetic import (
@@ -193,8 +192,6 @@ def test_collectives_count_alone_and_device_by_device() -> None:
         *queue_of([(0, 9)], device=SECOND),
         *queue_of([(0, 9)], "host", HOST_DEVICE),
     )
-    share_by_device = {device.device: device.hidden_collective_share for device in figures.devices}
-    assert share_by_device == {FIRST: 0.25, SECOND: None}
     # At once they count once. The exchange lies under its device's computation for a second, and
     # all of the copy under the other device's.
     assert figures.communication_seconds == 6
@@ -220,7 +217,6 @@ def test_what_a_device_computes_hides_no_other_device_s_exchange() -> None:
     assert figures.parts.exchange_seconds == 4
     assert figures.parts.hidden_exchange_seconds == 0
     assert figures.hidden_share == 0
-    assert [device.hidden_collective_share for device in figures.devices] == [0, 0]
     assert figures.parts.compute_seconds == 8
     assert figures.parts.exposed_exchange_seconds == 0
 
@@ -247,8 +243,6 @@ def test_a_copy_within_a_device_is_its_work_and_no_transfer() -> None:
     assert figures.parts.exposed_copy_seconds == 4
     # The copy within the device lasts longer than the multiplication beside it.
     assert figures.parts.compute_seconds == 5
-    # Holistic Trace Analysis counts kernels only.
-    assert figures.devices[0].compute_seconds == 3
 
 
 def test_a_cpu_s_copies_are_work_in_all_figures() -> None:
@@ -263,29 +257,22 @@ def test_a_cpu_s_copies_are_work_in_all_figures() -> None:
 
 
 def test_holistic_trace_analysis_says_the_same_but_for_its_rounding() -> None:
-    (device,) = device_figures(case_of_trace("ddp"))
+    parts = CaseFigures(case_of_trace("ddp")).parts
     # As counted from the file, nanosecond by nanosecond.
-    assert device.seconds == 0.650741473
-    assert device.idle_seconds == 0.583905775
-    assert device.compute_seconds == 0.020733021
-    assert device.collective_seconds == 0.046876493
-    assert device.hidden_collective_share == 0.001410705 / 0.046876493
-    # HTA 0.5.0 with all steps, in microseconds that it rounds down, a start and a duration each.
-    rounding = 2e-6 * 842
-    assert device.idle_seconds == pytest.approx(584_696e-6, abs=rounding)
-    assert device.compute_seconds == pytest.approx(20_214e-6, abs=rounding)
-    assert device.hidden_collective_share == pytest.approx(0.0290, abs=0.003)
+    assert parts.exchange_seconds == 0.046876493
+    assert parts.hidden_exchange_share == 0.001410705 / 0.046876493
+    # HTA 0.5.0 with all steps, in microseconds that it rounds down.
+    assert parts.hidden_exchange_share == pytest.approx(0.0290, abs=0.003)
 
 
-def test_copies_and_fills_are_neither_computation_nor_collectives() -> None:
-    computation, copy = queue_of([(0, 2)]), queue_of([(2, 4)], "copy")
-    fill = queue_of([(4, 6)])[0]._replace(operator="Memset (Device)")
-    (device,) = device_figures(made_case(*computation, *copy, fill))
-    assert device.compute_seconds == 2
-    assert device.seconds == 6
-    assert device.idle_seconds == 0
-    assert device.collective_seconds == 0
-    assert device.hidden_collective_share is None
+def test_filling_memory_hides_no_exchange() -> None:
+    exchange = queue_of([(0, 4)], "exchange", queue="nccl")
+    (fill,) = queue_of([(2, 4)])
+    parts = figures_of_spans(
+        *queue_of([(0, 1)]), fill._replace(operator="Memset (Device)"), *exchange
+    ).parts
+    assert parts.exchange_seconds == 4
+    assert parts.hidden_exchange_seconds == 1
 
 
 def test_one_name_of_two_kinds_is_two_rows_and_the_longest_come_first() -> None:
@@ -312,7 +299,10 @@ def test_a_case_without_operations_has_no_rows() -> None:
     assert operations_by_name(made_case()) == ()
 
 
-def test_each_gap_is_of_its_kind_since_all_before_it_had_ended() -> None:
+def test_each_gap_is_of_its_kind_since_all_before_it_had_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queues, "KERNEL_DELAY", 4)
     program = Program()
     program.run(0, 10, "a", 0)
     program.run(2, 4, "b", 1)
@@ -322,7 +312,7 @@ def test_each_gap_is_of_its_kind_since_all_before_it_had_ended() -> None:
     program.run(74, 76, "unknown")
     program.run(76, 80, "none", 76)
 
-    (queue,) = queue_idleness(program.case, kernel_delay=4)
+    (queue,) = queues.queue_idleness(program.case)
 
     # Before "host", which was launched when the queue was empty.
     assert queue.host_wait_seconds == 4e-9
@@ -336,7 +326,7 @@ def test_each_gap_is_of_its_kind_since_all_before_it_had_ended() -> None:
 def test_holistic_trace_analysis_says_the_same_of_whole_microseconds() -> None:
     # HTA 0.5.0, get_idle_time_breakdown(consecutive_kernel_delay=30), in microseconds as the trace
     # has them.
-    first, second = queue_idleness(case_of_trace("two_streams"))
+    first, second = queues.queue_idleness(case_of_trace("two_streams"))
     assert first.host_wait_seconds == 12.855007
     assert first.kernel_wait_seconds == 104e-6
     assert first.other_wait_seconds == 0

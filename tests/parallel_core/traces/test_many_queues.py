@@ -1,4 +1,4 @@
-"""A thousand queues cost no more than as many spans on one, and figures are those of counting."""
+"""A thousand queues cost no more than as many spans on one."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace

@@ -60,7 +60,7 @@ def test_kernels_threads_and_gpus_have_names() -> None:
         (HOST_DEVICE, "thread 597913 (python3)"),
         (HOST_DEVICE, "thread 598009 (pt_autograd_0)"),
     }
-    assert "gpu:2 is AMD Radeon Graphics" in timeline.notes
+    assert timeline.models == ("gpu:2 is AMD Radeon Graphics",)
     assert timeline.unlinked == 0
     named = {span.operator: span.name for span in timeline.spans if span.device != HOST_DEVICE}
     assert len(set(named.values())) == len(named) == 13

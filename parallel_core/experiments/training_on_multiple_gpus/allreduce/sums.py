@@ -1,4 +1,4 @@
-"""Sums of vectors of one size: are they NumPy's, and how long do they and their parts take?
+"""Sums of vectors of one size: are they NumPy's, and how long do they take?
 
 Algorithms are timed alternately, with the plain copies that bound them. The vectors are zeros, and
 one algorithm's sums are the next one's vectors: zeros stay zeros however often they are summed,
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from math import ceil
-from operator import itemgetter
 from time import perf_counter
 from typing import TypeAlias
 
@@ -23,7 +22,7 @@ import numpy as np
 from backends import Array, Backend
 from backends.arrays import row_ranges
 from parallel_core.experiments.runner.formulas import ratio
-from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.trial import Trial, budget_ended
 from parallel_core.experiments.runner.work import Work
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as ways
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidths import (
@@ -53,13 +52,8 @@ MAX_REPEATS = 1000
 UNIT_BYTES, MAX_ADDITIONS = 2**24, 100
 """The bytes that a unit adds in all, by repeating its additions, and the most repetitions."""
 LARGEST = 2**24
-"""The most bytes of a vector whose sum is timed step by step: larger ones show the same."""
+"""The most bytes of a vector whose sum is timed on spread roots: larger ones show the same."""
 SPREAD_ROOTS, ONE_ROOT = "parts on spread roots", "parts on one root"
-SUMS = {
-    SPREAD_ROOTS: ways.sharded,
-    ONE_ROOT: ways.on_one_root,
-    "the native sum of the same": ways.native,
-}
 CHECKED = {**ways.ALGORITHMS, ONE_ROOT: ways.on_one_root}
 
 Operation: TypeAlias = Callable[[], Sequence[Array]]
@@ -80,15 +74,13 @@ def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
     """Return sizes in bytes, rounded down to whole elements, at least one, in ascending order.
 
     By default they are those of `ALL_SIZES` that fit this machine's memory on `devices` devices.
-    Raises RequestError if no size is given, or one that does not fit.
+    Raises RequestError for one that does not fit.
     """
     memory = describe_machine()["memory_bytes"]
     if sizes is None:
         return tuple(
             size for size in parse_sizes(ALL_SIZES) if HELD_AT_ONCE * devices * size <= memory
         )
-    if not sizes:
-        raise RequestError("no size is given")
     rounded = sorted({max(1, size // ITEM) * ITEM for size in sizes})
     largest = rounded[-1]
     needed = HELD_AT_ONCE * devices * largest
@@ -113,11 +105,8 @@ def swept_sizes(
     seconds_by_byte = 0.0
     for number, size in enumerate(sizes):
         if number and not in_full and seconds_by_byte * size > available:
-            ended = (
-                f"The budget of {trial.budget:g} s ended the sweep at "
-                f"{write_size(sizes[number - 1])} of {write_size(sizes[-1])}"
-            )
-            trial.notes.append(f"{ended} (--budget gives more, --sizes chooses others).")
+            done = f"{write_size(sizes[number - 1])} of {write_size(sizes[-1])}"
+            trial.notes.append(budget_ended("the sweep", done))
             return
         with part(number / len(sizes), (number + 1) / len(sizes)):
             yield size, available / 2
@@ -180,56 +169,19 @@ def time_size(trial: Trial, algorithms: Sequence[str], size: int, seconds: float
     time_repeated(trial, takes, size, seconds, dict.fromkeys(algorithms, bare))
 
 
-def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
-    """Time the sharded sum, the same with all parts summed on one root, the native sum, and the
-    steps of the sharded sum one by one: dividing, copying, adding and joining.
+def time_roots(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
+    """Time the sharded sum, and the same with all parts added up on one device.
 
     The vectors have the largest of the sizes up to `LARGEST`.
     """
     backend = trial.backend
     size = max((size for size in sizes if size <= LARGEST), default=min(sizes))
     check_sums(trial, (ONE_ROOT,), size // ITEM)
-    devices = backend.devices
-    numbers = range(len(devices))
-    vectors = zeros(backend, size)
-    parts = [ways.parts_of(backend, vector, len(devices)) for vector in zeros(backend, size)]
-    # The parts that are joined lie in memory of their own.
-    copied_parts = []
-    for parts_on_device, device in zip(parts, devices, strict=True):
-        copied_parts.append([backend.copy_to(part, device) for part in parts_on_device])
-    # Every device but the root sends a part to each root, and gets its sum back.
-    device_and_root = []
-    for root in numbers:
-        device_and_root += [(device, root) for device in numbers if device != root]
-
-    def divide() -> list[Array]:
-        divided = []
-        for vector in vectors:
-            divided += ways.parts_of(backend, vector, len(devices))
-        return divided
-
-    def copy() -> list[Array]:
-        to_roots = [
-            backend.copy_to(parts[number][root], devices[root]) for number, root in device_and_root
-        ]
-        from_roots = [
-            backend.copy_to(parts[root][root], devices[number]) for number, root in device_and_root
-        ]
-        return to_roots + from_roots
-
-    def join() -> list[Array]:
-        return [ways.joined(backend, parts_on_device) for parts_on_device in copied_parts]
-
-    operations: dict[str, Operation] = {}
-    for name, algorithm in SUMS.items():
-        operations[name] = summing(backend, algorithm, zeros(backend, size))
-    operations["dividing alone"] = divide
-    operations["copying alone"] = copy
-    operations["adding alone"] = adding(backend, size)
-    operations["joining alone"] = join
+    operations = {
+        SPREAD_ROOTS: summing(backend, ways.sharded, zeros(backend, size)),
+        ONE_ROOT: summing(backend, ways.on_one_root, zeros(backend, size)),
+    }
     time_repeated(trial, _takes_of(backend, operations), size, seconds)
-    for name in operations:
-        trial.found_by(f"{name.replace(' ', '_')}_seconds", itemgetter(case_of_size(name, size)))
     on_one_root, on_spread_roots = case_of_size(ONE_ROOT, size), case_of_size(SPREAD_ROOTS, size)
     trial.found_by("spread_roots_speedup", ratio(on_one_root, on_spread_roots))
 

@@ -1,6 +1,5 @@
 """`cost-model`: where the model's regimes meet, and at which sizes it misses what was measured."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +11,12 @@ import parallel_core
 from backends import Backend
 from parallel_core.experiments import workloads
 from parallel_core.experiments.asynchronous_computation import (
-    cost_model,
     fitting,
 )
 from parallel_core.experiments.asynchronous_computation.cost_model import (
     CostModel,
     Point,
     crossing,
-    disturbance,
 )
 from parallel_core.measurement.confidence_intervals import exponential
 from parallel_core.measurement.result import Case
@@ -31,12 +28,10 @@ def test_the_cost_model_repeats_the_slower_side() -> None:
     device_bound = CostModel(issued=short, computed=long, t3=2.0)
     assert device_bound.waiting_once(10) == 1 + 10 * 3 + 2
     assert device_bound.waiting_once_by_the_book(10) == 1 + 10 * 3 + 2
-    assert device_bound.waiting_each(10) == 10 * (1 + 3 + 2)
     assert device_bound.t2_over_t1.estimate == pytest.approx(3)
     python_bound = CostModel(issued=long, computed=short, t3=2.0)
     assert python_bound.waiting_once(10) == 10 * 3 + 1 + 2
     assert python_bound.waiting_once_by_the_book(10) == 3 + 10 * 1 + 2
-    assert python_bound.waiting_each(10) == 10 * (3 + 1 + 2)
 
 
 @pytest.mark.parametrize("seconds", [31.0, 80.0, 10.0])
@@ -64,7 +59,6 @@ def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> No
         "seconds measured",
         "seconds longer of t1 and t2",
         "seconds book's formula",
-        "seconds longer of both and disturbance",
         "seconds t1",
     }
     assert all(len(values) == 3 for values in result.series.values())
@@ -83,8 +77,8 @@ def test_each_question_of_a_size_is_asked_among_those_of_all_sizes(
 
     monkeypatch.setattr(fitting, "over_rounds", recorded)
     parallel_core.run_cost_model(backend, largest=100, rounds=1, budget=600.0)
-    # Each of three sizes: whether it is missed, unknown, and missed with the disturbance.
-    assert among == [3] * (3 * 3)
+    # Each of three sizes: whether it is missed, and unknown.
+    assert among == [3] * (2 * 3)
 
 
 def point(
@@ -101,10 +95,6 @@ def point(
 def test_the_regimes_meet_where_both_take_equally_long(meeting: float, t1: float) -> None:
     points = [point(size, t1, t1 * size / meeting) for size in workloads.geometric(2, 2**19, 4)]
     assert crossing(points) == pytest.approx(meeting, rel=1e-6)
-    # Measured is the longer of both, so a straight line between logarithms is at its most wrong
-    # near the bend.
-    left = cost_model.floor_left(points)
-    assert left is None or meeting / 4 < left < meeting * 2
 
 
 @given(ratios=st.lists(st.floats(0.01, 100), min_size=2, max_size=8))
@@ -119,39 +109,6 @@ def test_after_the_crossing_the_device_is_always_slower(ratios: list[float]) -> 
         if measured_point.elements > beyond_rounding:
             assert not measured_point.model.python_is_slower
     assert points[0].elements <= beyond_rounding <= points[-1].elements * 1.00001
-
-
-def missed_sizes(points: Sequence[Point]) -> list[int]:
-    """Return the sizes that the model misses although it knows of the disturbance."""
-    return [
-        measured_point.elements
-        for measured_point in points
-        if measured_point.misses(disturbance(points, measured_point))
-    ]
-
-
-def test_what_the_sides_disturb_each_other_is_found_at_other_sizes_of_the_same_regime() -> None:
-    first_of_python = point(2, 4.0, 1.0, measured=6.0)
-    second_of_python = point(8, 4.0, 2.0, measured=6.1)
-    first_of_device = point(32, 4.0, 8.0, measured=7.0)
-    second_of_device = point(128, 4.0, 32.0, measured=31.0)
-    points = [first_of_python, second_of_python, first_of_device, second_of_device]
-    assert disturbance(points, first_of_python) == pytest.approx(6.1 - 4.0, abs=0.01)
-    assert disturbance(points, second_of_device) == pytest.approx(7.0 - 8.0, abs=0.01)
-    assert disturbance(points[1:], second_of_python) == 0
-    missed_without_disturbance = [point.elements for point in points if point.misses()]
-    assert missed_without_disturbance == [2, 8, 32]
-    assert missed_sizes(points) == []
-
-
-def test_a_size_that_is_disturbed_more_than_the_others_is_missed() -> None:
-    points = [
-        point(2, 4.0, 1.0, measured=6.0),
-        point(8, 4.0, 1.0, measured=6.0),
-        point(32, 4.0, 1.0, measured=20.0),
-        point(128, 4.0, 1.0, measured=6.0),
-    ]
-    assert missed_sizes(points) == [32]
 
 
 @pytest.mark.parametrize(("t1", "t2"), [(3e-6, 1e-6), (1e-6, 3e-6)])

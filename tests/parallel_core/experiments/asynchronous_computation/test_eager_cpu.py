@@ -19,29 +19,22 @@ from parallel_core.experiments.asynchronous_computation import (
     eager_cpu,
 )
 from parallel_core.experiments.runner import trial as trials
-from parallel_core.measurement.result import Counted
+from parallel_core.experiments.runner.trial import not_measured
+from parallel_core.measurement.result import Counted, Note
 from tests.parallel_core.compare import made_up
 
-SUPPORTED_SIDES = set(product(("jax", "mxnet", "numpy", "torch"), ("async", "sync")))
-"""Each framework with each of its engines."""
-INSTALLED_SIDES = {(name, engine) for name, engine in SUPPORTED_SIDES if is_installed(name)}
+QUEUEING_SIDES = list(product(("jax", "mxnet", "torch"), ("async", "sync")))
+"""Each framework that can queue, with each of its engines."""
 
 
 def test_others_are_all_that_are_installed_but_the_backend_itself() -> None:
     torch = ("torch", "sync")
-    queueing_sides = {(name, engine) for name, engine in INSTALLED_SIDES if name != "numpy"}
-    assert set(eager_cpu.contrasts("others", torch)) == queueing_sides - {torch}
+    installed_sides = {(name, engine) for name, engine in QUEUEING_SIDES if is_installed(name)}
+    assert set(eager_cpu.contrasts("others", torch)) == installed_sides - {torch}
     if is_installed("torch"):
         first, second, *_ = eager_cpu.contrasts("others", ("numpy", "sync"))
         assert first == ("torch", "sync")
         assert second == ("torch", "async")
-
-
-def test_contrasts_that_are_named_are_taken_once_in_their_order() -> None:
-    torch = ("torch", "sync")
-    assert eager_cpu.contrasts("none", torch) == ()
-    named = eager_cpu.contrasts("numpy:sync, mxnet:async,numpy:sync", torch)
-    assert named == (("numpy", "sync"), ("mxnet", "async"))
 
 
 def test_a_comparison_has_no_contrasts() -> None:
@@ -60,17 +53,15 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(
         if len(asked) <= 2:
             raise RequestError("it is not installed")
         cell = Cell(experiment, str(options["backend"]), str(options["engine"]))
-        problems = ("made up",) if len(asked) == 3 else ()
+        problems = (Note(None, "made up"),) if len(asked) == 3 else ()
         return made_up.result(cell, {"10 products": 2.0}, problems=problems)
 
     monkeypatch.setattr(trials, "measure_elsewhere", measure_elsewhere)
-    contrasts = SUPPORTED_SIDES - {(backend.name, backend.engine)}
-    against = ",".join(f"{name}:{engine}" for name, engine in sorted(contrasts))
-    result = parallel_core.run_eager_cpu(backend, size=8, rounds=1, budget=600.0, against=against)
+    monkeypatch.setattr(eager_cpu, "is_installed", lambda _: True)
+    result = parallel_core.run_eager_cpu(backend, size=8, rounds=1, budget=600.0)
 
     asked_sides = [(options["backend"], options["engine"]) for options in asked]
-    assert len(asked_sides) == len(contrasts)
-    assert set(asked_sides) == contrasts
+    assert sorted(asked_sides) == QUEUEING_SIDES
     options_of_all = {
         "devices": 3,
         "device_kind": "cpu",
@@ -94,9 +85,9 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(
         assert fraction == pytest.approx(0.1, rel=0.01)
 
     first_refused = " ".join(asked_sides[0])
-    refusals, *other_notes = result.notes
-    assert refusals == f"No contrast with {first_refused} (+2): it is not installed"
-    assert not any("contrast" in note for note in other_notes)
+    refusals = not_measured(f"contrast with {first_refused} (+2)", "it is not installed")
+    assert result.notes[0] == refusals
+    assert [note.code for note in result.notes].count("not-measured") == 1
     assert result.problems == ()
 
 
@@ -112,17 +103,18 @@ def test_a_contrast_answers_by_its_count(
         return replace(result, counts={"unfinished_at_return": counted})
 
     monkeypatch.setattr(trials, "measure_elsewhere", measure_elsewhere)
-    against = f"torch:{engine}"
-    result = parallel_core.run_eager_cpu(backend, size=8, rounds=2, budget=600.0, against=against)
+    monkeypatch.setattr(eager_cpu, "contrasts", lambda *_: (("torch", engine),))
+    result = parallel_core.run_eager_cpu(backend, size=8, rounds=2, budget=600.0)
     name = f"torch_{engine}_unfinished_at_return"
     assert result.counts[name].count == unfinished
     assert result.bands[name] == code
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_contrast_is_asked_for_as_the_command_takes_it(backend: Backend) -> None:
-    result = parallel_core.run_eager_cpu(
-        backend, size=8, against="torch:sync", rounds=2, budget=600.0
-    )
+def test_a_contrast_is_asked_for_as_the_command_takes_it(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eager_cpu, "contrasts", lambda *_: (("torch", "sync"),))
+    result = parallel_core.run_eager_cpu(backend, size=8, rounds=2, budget=600.0)
     assert [case.name for case in result.cases] == ["10 products", "10 products, torch sync"]
     assert [len(case.seconds) for case in result.cases] == [2, 2]

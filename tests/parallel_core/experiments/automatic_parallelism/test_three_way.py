@@ -15,6 +15,7 @@ from parallel_core.experiments.automatic_parallelism import three_way
 from parallel_core.experiments.runner.formulas import interval_of
 from parallel_core.experiments.runner.tallies import repetition_of
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.work import Work
 from parallel_core.measurement import timing
 from parallel_core.measurement.confidence_intervals import Interval
 from tests.parallel_core.experiments.runner.pretended import case
@@ -32,7 +33,15 @@ def test_two_devices_compute_and_copy_to_each_other(
         routes.append((str(source), str(target)))
         return copies_of(*arguments)
 
+    works_of_cases: list[tuple[Work, ...]] = []
+    time = Trial.time
+
+    def recorded_time(trial: Trial, name: str, *works: Work, **options: Any) -> None:
+        works_of_cases.append(works)
+        time(trial, name, *works, **options)
+
     monkeypatch.setattr(copying, "copies_of", recorded_copies_of)
+    monkeypatch.setattr(Trial, "time", recorded_time)
     result = parallel_core.run_three_way(
         load(devices), size=32, products=5, copies=2, rounds=2, budget=600.0
     )
@@ -42,6 +51,9 @@ def test_two_devices_compute_and_copy_to_each_other(
     assert part_names == ["products on cpu:1", "products on cpu:2", "copies both ways"]
     assert together.parts == tuple(part_names)
     assert routes == [("cpu:1", "cpu:2"), ("cpu:2", "cpu:1")]
+    (first,), (second,), both_ways, _ = works_of_cases
+    assert first is not second
+    assert len(both_ways) == 2
 
     metrics = result.metrics
     in_turn_seconds = sum(part.median for part in parts)

@@ -9,12 +9,13 @@ from dataclasses import replace
 import pytest
 
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, with_queue
-from parallel_core.experiments.runner.conclusions import conclude
+from parallel_core.experiments.runner.conclusions import conclude, too_busy
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.tallies import unfinished_at_return
+from parallel_core.measurement.checks import values_differ
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import Answer, Case, Counted, Result
+from parallel_core.measurement.result import RESULT_SCHEMA, Answer, Case, Counted, Note, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
@@ -63,8 +64,13 @@ def test_a_result_of_the_first_schema_has_no_bands_and_one_of_a_later_schema_is_
     first_schema = {**pretended(trial(PART, WHOLE), HALF).as_json(), "schema": 1}
     del first_schema["bands"]
     assert Result.from_json(first_schema).bands == {}
-    with pytest.raises(ValueError, match="schema 3"):
-        Result.from_json({**first_schema, "schema": 3})
+    sentences = {"problems": ["It cannot be."], "schema": RESULT_SCHEMA - 1}
+    assert Result.from_json({**first_schema, **sentences}).problems == (
+        Note(None, "It cannot be."),
+    )
+    later = RESULT_SCHEMA + 1
+    with pytest.raises(ValueError, match=f"schema {later}"):
+        Result.from_json({**first_schema, "schema": later})
 
 
 def test_a_metric_whose_cases_are_missing_is_missing_and_one_of_a_single_round_is_open() -> None:
@@ -83,14 +89,17 @@ def test_wrong_values_and_other_problems_invalidate_and_no_machine_excuses_them(
         return pretended(wrong, HALF)
 
     wrong = with_error(2e-4)
-    assert "sums differ from NumPy's by 2.0e-04" in wrong.problems[0]
+    assert wrong.problems == (values_differ("sums", 2e-4),)
     assert wrong.checks["max_relative_error"] == 2e-4
     assert not wrong.is_merely_disturbed
     assert wrong.explanation.startswith("No answer")
     assert len(with_error(math.nan).problems) == 1
     wrong_and_too_fast = with_error(2e-4, TOO_FAST)
-    assert len(wrong_and_too_fast.problems) == 2
-    assert len(wrong_and_too_fast.disturbances) == 1
+    assert [note.code for note in wrong_and_too_fast.problems] == [
+        "values-differ",
+        "faster-than-part",
+    ]
+    assert [note.code for note in wrong_and_too_fast.disturbances] == ["faster-than-part"]
     assert not wrong_and_too_fast.is_merely_disturbed
     assert wrong_and_too_fast.answer == wrong.answer
 
@@ -111,11 +120,11 @@ def test_more_than_is_possible_is_noted_within_the_noise_and_invalid_beyond() ->
         return pretended(timed, of_two_devices)
 
     within = with_speedup(2.06)
-    assert len(within.notes) == 1
+    assert [note.code for note in within.notes] == ["above-possible"]
     assert within.problems == ()
     beyond = with_speedup(2.6)
     assert beyond.notes == ()
-    assert len(beyond.problems) == 1
+    assert [note.code for note in beyond.problems] == ["impossible-figure"]
     assert beyond.problems == beyond.disturbances
     assert with_speedup(1.9).notes == ()
 
@@ -126,14 +135,15 @@ def test_there_is_no_verdict_if_others_took_so_much_that_every_figure_is_open(
 ) -> None:
     watch = replace(BUSY, others_share=others_share)
     noted = trial(replace(PART, watch=watch), replace(WHOLE, watch=watch))
-    noted.notes.append("Noted.")
+    note = Note(None, "Noted.")
+    noted.notes.append(note)
 
     result = pretended(noted, HALF)
 
     assert result.has_verdict == has_verdict
-    assert result.explanation.startswith("No verdict") != has_verdict
+    assert result.disturbances == (() if has_verdict else (too_busy(0.5),))
     # A note would explain a figure that says nothing.
-    assert result.notes == (("Noted.",) if has_verdict else ())
+    assert result.notes == ((note,) if has_verdict else ())
     assert result.problems == ()
     assert result.machine_watch == watch
     read = read_again(result)
@@ -276,7 +286,7 @@ def test_a_count_that_the_clock_contradicts_is_no_answer(
     timed.backend.engine = "async"  # type: ignore[misc]
     timed.described["environment"] = {"usable_cores": 2.0}
     result = conclude("any", timed, (GAIN,), (ALWAYS,), counts=(AT_ONCE,))
-    assert result.problems is not is_valid
+    assert [note.code for note in result.problems] == ([] if is_valid else ["recorded-otherwise"])
 
 
 def test_too_few_rounds_are_told() -> None:

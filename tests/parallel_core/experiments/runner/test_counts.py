@@ -19,6 +19,7 @@ from parallel_core.experiments.runner.tallies import (
     Tally,
     alongside,
     computed_beside_another_device,
+    computed_beside_its_own_device,
     copied_beside_computation,
     launched_behind_unfinished,
     most_unfinished_at_return,
@@ -237,14 +238,46 @@ def test_a_profiler_that_leaves_no_trace_costs_the_count_and_not_the_run(
 ) -> None:
     monkeypatch.setattr(witnesses, "check_profiler", lambda _: None)
     monkeypatch.setattr(witnesses, "run_profiler", broken)
+    witness = witnesses.witness_for(backend)
+    assert witness is not None
+    assert not witness.ends_are_exact
     result = EXPERIMENTS["parallel"].run(backend, size=16, rounds=2)
-    uncounted = [note for note in result.notes if note.startswith("Nothing was counted: ")]
     assert result.counts == {}
-    assert len(uncounted) == 1
+    assert [note.code for note in result.notes].count("uncounted") == 1
     assert result.metrics["parallel_speedup"] > 0
 
 
 def test_a_backend_without_a_profiler_has_no_counts_and_no_note(backend: Backend) -> None:
     result = EXPERIMENTS["parallel"].run(backend, size=16, rounds=2)
     assert result.counts == {}
-    assert not [note for note in result.notes if "counted" in note]
+    assert "uncounted" not in [note.code for note in result.notes]
+
+
+MOMENTS = st.tuples(st.sampled_from(["cpu:1", "cpu:2"]), st.integers(0, 20), st.integers(0, 9))
+
+
+@given(placed=st.lists(MOMENTS, min_size=1, max_size=8))
+def test_what_is_beside_is_what_a_look_at_each_moment_finds(
+    placed: list[tuple[str, int, int]],
+) -> None:
+    spans = [run(device, start, start + length) for device, start, length in placed]
+
+    def is_beside(span: Span, others: list[Span]) -> bool:
+        moments = range(span.start, span.end)
+        busy = [any(other.start <= at < other.end for other in others) for at in moments]
+        return len(busy) > 0 and 2 * sum(busy) >= len(busy)
+
+    on_own = [
+        is_beside(span, [one for one in spans if one.device == span.device and one is not span])
+        for span in spans
+    ]
+    assert computed_beside_its_own_device(repetition_of(spans)) == (sum(on_own), len(spans))
+    tallies = []
+    for device in {span.device for span in spans}:
+        elsewhere = [span for span in spans if span.device != device]
+        on_device = [is_beside(span, elsewhere) for span in spans if span.device == device]
+        tallies.append(Tally(sum(on_device), len(on_device)))
+    if len(tallies) == 2:
+        expected = max(tally.seen / tally.of for tally in tallies)
+        seen, of = computed_beside_another_device(repetition_of(spans))
+        assert seen / of == expected

@@ -115,13 +115,11 @@ def test_a_run_that_was_too_large_starts_again_with_less_unless_its_size_is_give
     [
         ((), {"size": 800, "products": 20, "copies": 7}),
         (("backend", "size", "copies"), {"products": 20}),
-        # The largest of several sizes is the size.
-        (("sizes",), {"products": 20, "copies": 7}),
-        (("sizes", "products", "copies"), {}),
+        (("size", "products", "copies"), {}),
     ],
 )
 def test_what_is_not_given_was_chosen(given: tuple[str, ...], chosen: dict[str, int]) -> None:
-    parameters = {"size": 800, "products": 20, "copies": 7, "sizes": None, "rounds": 5}
+    parameters = {"size": 800, "products": 20, "copies": 7, "rounds": 5}
     cell = Cell("overlap", "torch", "async")
     result = made_up.result(cell, {"run": 1.0}, parameters=parameters)
     assert EXPERIMENTS["overlap"].sizes_chosen_in(result, given) == chosen

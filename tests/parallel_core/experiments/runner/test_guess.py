@@ -1,4 +1,4 @@
-"""A guess of a figure or of a count is judged, or left open, and told in words."""
+"""A guess of a figure or of a count is judged, or left open; a golden file has its words."""
 
 import math
 from dataclasses import replace
@@ -13,7 +13,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge, read_guess
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.tallies import Tally
-from parallel_core.measurement.result import Counted, Result
+from parallel_core.measurement.result import Counted, Note, Result
 from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.report.plots.synthetic_results import TIMED
 
@@ -21,6 +21,7 @@ ANY = (-math.inf, math.inf)
 NUMBERS = st.floats(-1e6, 1e6)
 POSITIVE = st.floats(1e-6, 1e6)
 SPEEDUP = EXPERIMENTS["parallel"].metrics[0]
+WRONG = Note(None, "sums differ")
 
 
 def measured(low: float, high: float, name: str = "speedup", **changes: Any) -> Result:
@@ -82,32 +83,6 @@ def test_the_interval_decides_in_both_directions(
     assert judged(high + far, low, high).judgement == "too high"
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"metric_intervals": {}}, "one run does not say how well this is known"),
-        ({"problems": ("sums differ",)}, "sums differ"),
-        ({"metrics": {"speedup": math.nan}}, "did not find this figure"),
-    ],
-)
-def test_a_guess_stays_open_without_an_interval_and_with_an_invalid_result(
-    changes: dict[str, Any], reason: str
-) -> None:
-    guess = judged(5.0, 1.0, 1.2, **changes)
-    assert guess.judgement == "open"
-    assert reason in guess.sentence
-
-
-def test_a_guess_outside_the_interval_says_whether_it_means_the_same() -> None:
-    result = measured(1.95, 1.99, SPEEDUP.name)
-    serial = judge(1.0, SPEEDUP, result)
-    assert serial.reason == "your guess is too low"
-    low_of_same_band = judge(1.9, SPEEDUP, result)
-    assert low_of_same_band.reason == "your guess is too low, but means the same"
-    high_of_same_band = judge(2.0, SPEEDUP, result)
-    assert high_of_same_band.reason == "your guess is too high, but means the same"
-
-
 BESIDE = EXPERIMENTS["parallel"].counts[0]
 
 
@@ -135,25 +110,13 @@ def test_a_guess_of_a_count_is_judged_by_its_share(
     result = counted(counted_beside, 25)
     assert judge(guess, BESIDE, result).judgement == judgement
     # Times that cannot be true leave order as it is.
-    impossible = replace(result, problems=("too fast",), disturbances=("too fast",))
+    impossible = replace(result, problems=(WRONG,), disturbances=(WRONG,))
     assert judge(guess, BESIDE, impossible).judgement == judgement
-
-
-def test_a_guess_of_a_count_is_told_with_the_count() -> None:
-    guess = judge(Tally(10, 10), BESIDE, counted(24, 25))
-    assert guess.sentence == "You guessed 10 of 10; counted 24 of 25: your guess is right."
-    assert guess.as_json() == {
-        "count": BESIDE.name,
-        "value": 10,
-        "of": 10,
-        "judgement": "within",
-        "reason": "your guess is right",
-    }
 
 
 def test_a_guess_of_a_count_is_open_if_nothing_was_counted_or_values_are_wrong() -> None:
     uncounted = counted(24, 25, counts={})
-    wrong = counted(24, 25, problems=("values differ",))
+    wrong = counted(24, 25, problems=(WRONG,))
     assert judge(Tally(10, 10), BESIDE, uncounted).judgement == "open"
     assert judge(Tally(10, 10), BESIDE, wrong).judgement == "open"
 
@@ -172,29 +135,9 @@ def test_what_is_no_guess_gets_one_line(text: str) -> None:
         read_guess(text)
 
 
-def test_the_sentence_has_guess_and_interval_in_the_figure_s_unit() -> None:
-    speedup = judged(0.5, 0.9, 0.96)
-    assert speedup.sentence == (
-        "You guessed 0.5; measured 0.93 (0.90–0.96): your guess is too low."
-    )
-    sum_seconds = judged(1e-6, 2e-4, 4e-4, "sum_seconds")
-    assert sum_seconds.sentence == (
-        "You guessed 1.00 μs; measured 300 μs (200 μs … 400 μs): your guess is too low."
-    )
-    assert sum_seconds.as_json() == {
-        "metric": "sum_seconds",
-        "value": 1e-6,
-        "judgement": "too low",
-        "reason": "your guess is too low",
-    }
-
-
 def test_a_guess_is_judged_on_a_busy_machine_too() -> None:
     busy = MachineWatch(10.0, 2.0, 0.9, 0.0, 0.0, None, None)
     assert judged(5.0, 1.0, 1.2, machine_watch=busy).judgement == "too high"
-    for guess, reason in ((6, "right"), (5, "too low")):
-        layer_waits = judged(guess, 6.0, 6.0, "layer_waits", machine_watch=busy)
-        assert layer_waits.sentence == f"You guessed {guess}; measured 6: your guess is {reason}."
 
 
 @pytest.mark.parametrize("value", ["0.5", None, True, math.nan, math.inf, [1], 1j])

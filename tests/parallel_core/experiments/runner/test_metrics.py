@@ -194,11 +194,9 @@ MEANINGS: list[tuple[str, str, int, dict[float, str]]] = [
     ("dependencies random_bound_fraction", "async", 2, {0.9: "near"}),
     ("dependencies", "async", 2, {0.8: "cost", 1.0: "no-difference", 1.4: "paid"}),
     ("graph", "async", 3, {0.95: "near", 1.4: "beyond"}),
-    ("batch-norm", "async", 2, {0.8: "faster", 1.0: "equal", 1.2: "slower"}),
     ("eager-cpu torch_sync_dispatch_fraction", "async", 2, {0.99: "not-queued"}),
     ("eager-cpu torch_async_dispatch_fraction", "async", 2, {0.01: "queued"}),
     ("partitioning", "async", 2, {0.8: "slower", 1.0: "equal", 1.2: "faster"}),
-    ("batch-norm per_device_difference_fraction", "async", 2, {0.15: "different"}),
     ("async", "sync", 2, {0.99: "not-queued"}),
     ("eager-cpu", "sync", 2, {0.99: "not-queued"}),
     ("barriers", "async", 2, {-0.05: "selective", 0.5: "partly"}),
@@ -296,6 +294,8 @@ def test_a_sentence_has_the_figure_its_bounds_and_what_is_possible() -> None:
         f"{speedup.bands[3].says}: 1.97 (1.95–1.99) of 2."
     )
     assert speedup.sentence(Interval(1.6, 0.8, 2.1), on()).startswith(CANNOT_TELL)
+    once = Interval(0.25, -math.inf, math.inf)
+    assert Metric("step_seconds").write(once, on()) == "250 ms"
 
 
 def test_what_a_count_excludes_is_no_answer() -> None:

@@ -15,7 +15,7 @@ from parallel_core.experiments.runner.recordings import (
     missing,
 )
 from parallel_core.experiments.runner.tallies import Repetition, repetition_of
-from parallel_core.measurement.result import Timing
+from parallel_core.measurement.result import Note, Timing
 from parallel_core.system.running_time import others_seconds_since, thread_times
 from tests.parallel_core.experiments.runner.test_counts import call, copy, run
 
@@ -138,7 +138,7 @@ def test_without_counts_of_the_system_nothing_is_known(
 def test_reading_that_takes_long_shows_a_waitall_that_did_not_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def pretend(unwaited: list[float]) -> str:
+    def pretend(unwaited: list[float]) -> Note | None:
         """Return what is said if reading takes so long unless each result was waited for."""
         seconds = iter(unwaited)
         monkeypatch.setattr(

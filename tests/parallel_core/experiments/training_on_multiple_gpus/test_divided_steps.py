@@ -1,152 +1,23 @@
-"""However a batch or a network is divided, a step is the step of one device: `batch-norm` and
-`partitioning`.
+"""However a network is divided, a step is the step of one device: `partitioning`.
 
-Statistics of each device give another one. What moves and who waits is what the theory says.
+What moves and who waits is what the theory says.
 """
 
-import math
 from collections.abc import Callable, Mapping
-from itertools import starmap
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
-import backends
 import parallel_core
 from backends import Backend
 from backends.arrays import tree_leaves
-from parallel_core import Result
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus import batch_norm, partitioning
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm import (
-    PER_DEVICE,
-    SYNCHRONISED,
-    difference,
-)
+from parallel_core.experiments.training_on_multiple_gpus import partitioning
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import network, strategies
 from parallel_core.experiments.training_steps import Batch, Strategy
 from parallel_core.experiments.workloads import record
-from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.task_graph import Task, crossings, without_loads
-
-
-def largest_error(arrays: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    """Return the largest relative error of arrays."""
-    return max(starmap(relative_error, zip(arrays, expected, strict=True)))
-
-
-def change(
-    backend: Backend, name: str, x: np.ndarray, labels: np.ndarray, seed: int = 0
-) -> list[np.ndarray]:
-    """Return how a step changes the parameters, with statistics taken in the named way."""
-    rows = len(x)
-    parameters = batch_norm.initial_parameters(seed)
-    return batch_norm.strategies(rows)[name].changes(backend, parameters, (x, labels), 1 / rows)
-
-
-def step_of_one_device(x: np.ndarray, labels: np.ndarray, seed: int = 0) -> list[np.ndarray]:
-    """Return how a step of a single device changes the parameters."""
-    single_device = backends.load("numpy", devices=1, threads_per_device=1)
-    return change(single_device, PER_DEVICE, x, labels, seed)
-
-
-def test_the_loss_is_that_of_the_textbook_s_formula() -> None:
-    w1, scale, shift, w2, b2 = batch_norm.initial_parameters()
-    scale, shift = scale + 0.5, shift - 0.25
-    x, labels = batch_norm.synthetic_batch(9)
-    z = x @ w1
-    normalised = (z - z.mean(axis=0)) / np.sqrt(z.var(axis=0) + 1e-5)
-    units = np.maximum(normalised * scale + shift, 0)
-    scores = units @ w2 + b2
-    probabilities = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-    expected = -np.log(probabilities[np.arange(9), labels]).sum()
-    loss = batch_norm.loss(backends.load("numpy", devices=1).ops)
-    parameters = (w1, scale, shift, w2, b2)
-    assert float(loss(parameters, x, labels)) == pytest.approx(expected, rel=1e-12)
-
-
-@settings(max_examples=16)
-@given(
-    rows=draw.integers(5, 20), devices=draw.sampled_from([1, 2, 3, 5]), seed=draw.integers(0, 99)
-)
-def test_synchronised_statistics_give_the_step_of_one_device(
-    load: Callable[[int], Backend], rows: int, devices: int, seed: int
-) -> None:
-    x, labels = batch_norm.synthetic_batch(rows, seed)
-    synchronised = change(load(devices), SYNCHRONISED, x, labels, seed)
-    assert largest_error(synchronised, step_of_one_device(x, labels, seed)) < 1e-6
-
-
-def test_statistics_per_device_are_of_the_device_s_rows(backend: Backend) -> None:
-    x, labels = batch_norm.synthetic_batch(4)
-    # Every device has the same rows, so its statistics are those of all of them.
-    same_rows = change(backend, PER_DEVICE, np.tile(x, (3, 1)), np.tile(labels, 3))
-    assert largest_error(same_rows, step_of_one_device(x, labels)) < 1e-6
-    other_rows = change(backend, PER_DEVICE, np.repeat(x, 3, axis=0), np.repeat(labels, 3))
-    assert largest_error(other_rows, same_rows) > 0.1
-
-
-def test_statistics_per_device_differ_by_less_the_more_rows_there_are(backend: Backend) -> None:
-    of_few_rows = difference(backend, PER_DEVICE, 3 * 8)
-    of_many_rows = difference(backend, PER_DEVICE, 3 * 128)
-    assert of_few_rows > 2 * of_many_rows > 1e-3
-
-
-@pytest.fixture(scope="module")
-def normalised() -> Result:
-    """Return the result of `batch-norm` on three devices."""
-    backend = backends.load("numpy", 3, threads_per_device=1)
-    return parallel_core.run_batch_norm(backend, rows=20, rounds=1)
-
-
-def test_synchronising_costs_two_allreduces_of_two_sums(normalised: Result) -> None:
-    result = normalised
-    there_and_back, other_devices, units, bytes_of_item = 2, 2, 128, 4
-    bytes_of_allreduce = there_and_back * other_devices * 2 * units * bytes_of_item
-    assert result.metrics["synchronising_allreduces"] == 2
-    assert result.metrics["synchronising_bytes"] == 2 * bytes_of_allreduce
-    medians = {case.name: case.median for case in result.cases}
-    cost = medians["synchronised statistics, 16 rows"] / medians["statistics per device, 16 rows"]
-    assert result.metrics["synchronising_cost"] == pytest.approx(cost)
-
-
-def test_only_synchronised_statistics_differ_by_rounding_alone(normalised: Result) -> None:
-    result = normalised
-    per_device = result.metrics["per_device_difference_fraction"]
-    assert result.series["rows"] == (8, 16)
-    assert result.series["difference"][-1] == per_device
-    assert result.metrics["synchronised_difference_fraction"] < 1e-6 < per_device
-    assert result.bands["per_device_difference_fraction"] == "different"
-    assert result.bands["synchronised_difference_fraction"] == "rounding"
-    assert all(len(case.bare_seconds) == len(case.seconds) for case in result.cases)
-
-
-@pytest.mark.parametrize(
-    ("wrong_way", "wrong_rows", "wrong_devices", "error"),
-    [
-        (SYNCHRONISED, 24, 1, 1e-3),
-        (SYNCHRONISED, 26, 1, math.nan),
-        (PER_DEVICE, 24, 3, 1e-3),
-    ],
-)
-def test_a_step_that_is_wrong_makes_the_result_invalid(
-    backend: Backend,
-    monkeypatch: pytest.MonkeyPatch,
-    wrong_way: str,
-    wrong_rows: int,
-    wrong_devices: int,
-    error: float,
-) -> None:
-    def pretended_difference(_: Backend, way: str, rows: int, devices: int = 1) -> float:
-        is_wrong = (way, rows, devices) == (wrong_way, wrong_rows, wrong_devices)
-        return error if is_wrong else 0.0
-
-    monkeypatch.setattr(batch_norm, "difference", pretended_difference)
-    (problem,) = parallel_core.run_batch_norm(backend, rows=8, rounds=1).problems
-    assert problem.startswith("changes of the parameters differ from NumPy's by ")
-
 
 NAMES = list(strategies(2))
 FEATURES, UNITS, CLASSES, ITEM = 8 * 144, 32, 10, 4

@@ -297,4 +297,4 @@ def test_steps_fit_the_seconds_of_all_epochs(
     monkeypatch.setattr(module, "measure", lambda _, train: (0.0, train()))
     data = small("learning-rates")["data"]
     seconds = seconds_of_step * epochs * 51
-    assert module.steps_that_fit(backend, data, Settings(epochs, 8), 1.0, seconds) == 50
+    assert module.steps_that_fit(backend, data, Settings(epochs, 8), seconds) == 50

@@ -95,12 +95,16 @@ class GpuProgram:
             if blocking:
                 self.synchronize("cudaStreamSynchronize", stream)
 
-    def exchange(self, time: float, name: str = "AllReduce", stream: int = NCCL) -> None:
-        """Launch an exchange of what the computing stream has computed."""
+    def exchange(
+        self, time: float, name: str = "AllReduce", stream: int = NCCL, **said: object
+    ) -> None:
+        """Launch an exchange of what the computing stream has computed, with what NCCL says of
+        it.
+        """
         with self.operator(f"c10d::{name.lower()}_"):
             self.let_wait(stream, COMPUTING)
             kernel = f"ncclDevKernel_{name}_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-            self._launch("cudaLaunchKernelExC", "kernel", kernel, time, stream)
+            self._launch("cudaLaunchKernelExC", "kernel", kernel, time, stream, **said)
 
     def let_wait(self, stream: int, other: int) -> None:
         """Let a stream wait for what was launched on another one."""
@@ -147,14 +151,14 @@ class GpuProgram:
             yield
 
     def _launch(
-        self, call: str, category: str, name: str, time: float, stream: int
+        self, call: str, category: str, name: str, time: float, stream: int, **said: object
     ) -> dict[str, Any]:
         number = len(self.events)
         launched = self._call(call, LAUNCHING, correlation=number)
         start = max(launched["ts"] + LAUNCHING + 2, self.free[stream] + 1)
         self.free[stream] = start + time
-        where = {"device": 0, "stream": stream, "correlation": number}
-        self._add(category, name, start, start + time, pid=0, tid=stream, args=where)
+        args = {"device": 0, "stream": stream, "correlation": number, **said}
+        self._add(category, name, start, start + time, pid=0, tid=stream, args=args)
         return launched
 
     def _call(

@@ -87,14 +87,14 @@ def figures_in(program: GpuProgram, folder: Path) -> CaseFigures:
 
 @pytest.mark.parametrize(("name", "code"), RECORDED.items())
 def test_a_recorded_program_s_reason_is_named(name: str, code: str) -> None:
-    codes = {row.code for row in unhidden(recorded(name))}
+    codes = {row.code for row in unhidden(reasoned(recorded(name)))}
     assert codes == ({code} if code else set())
 
 
 @pytest.mark.parametrize(("code", "program"), PLANTED_ON_GPU)
 def test_a_gpu_program_s_reason_is_named(code: str, program: object, tmp_path: Path) -> None:
     assert callable(program)
-    codes = {row.code for row in unhidden(case_of(program(), tmp_path))}
+    codes = {row.code for row in unhidden(reasoned(case_of(program(), tmp_path)))}
     assert codes == ({code} if code else set())
 
 
@@ -149,7 +149,9 @@ def beside_computation(kernels: Iterable[int]) -> GpuProgram:
 def test_a_quarter_of_the_steps_may_be_exceptions(
     kernels: Iterable[int], is_exception: bool, tmp_path: Path
 ) -> None:
-    assert (unhidden(case_of(beside_computation(kernels), tmp_path)) == ()) == is_exception
+    assert (
+        unhidden(reasoned(case_of(beside_computation(kernels), tmp_path))) == ()
+    ) == is_exception
 
 
 @pytest.mark.parametrize(("beside", "are_slowed"), [(1200, True), (420, False)])
@@ -224,7 +226,7 @@ def test_a_program_that_waits_for_a_group_waits_for_each_of_it(tmp_path: Path) -
 def test_no_remedy_on_a_cpu_names_what_only_a_gpu_has() -> None:
     for name, code in RECORDED.items():
         if code and not name.startswith("linked"):
-            for row in unhidden(recorded(name)):
+            for row in unhidden(reasoned(recorded(name))):
                 assert not re.search("CUDA|NCCL|stream|pin", row.remedy)
 
 
@@ -256,7 +258,7 @@ def test_what_runs_in_one_step_only_is_no_exception_there(tmp_path: Path) -> Non
                 program.exchange(1000, "Broadcast")
                 program.let_wait(COMPUTING, NCCL)
             program.compute("aten::relu", 100)
-    (row,) = unhidden(case_of(program, tmp_path))
+    (row,) = unhidden(reasoned(case_of(program, tmp_path)))
     assert row.operations == 1
 
 
@@ -271,8 +273,8 @@ def test_a_remedy_names_nothing_that_the_program_has(tmp_path: Path) -> None:
                     program.exchange(1000)
             program.let_wait(COMPUTING, NCCL)
             program.optimizer()
-    (in_buckets,) = unhidden(case_of(program, tmp_path))
-    (by_hand,) = unhidden(recorded("not_hidden/late_loop"))
+    (in_buckets,) = unhidden(reasoned(case_of(program, tmp_path)))
+    (by_hand,) = unhidden(reasoned(recorded("not_hidden/late_loop")))
     assert in_buckets.code == by_hand.code == "launched-after"
     assert "DistributedDataParallel" in by_hand.remedy
     assert "DistributedDataParallel" not in in_buckets.remedy
@@ -285,7 +287,7 @@ def test_a_prefetch_from_memory_that_is_not_pinned_is_told_to_pin_it(tmp_path: P
             program.copy(3000, SIDE, "HtoD (Pageable -> Device)")
             program.let_wait(COMPUTING, SIDE)
             program.forward(4, 100)
-    (row,) = unhidden(case_of(program, tmp_path))
+    (row,) = unhidden(reasoned(case_of(program, tmp_path)))
     assert (row.code, row.remedy.partition(" (")[0]) == ("waited-at-once", "Pin the memory")
 
 
@@ -296,7 +298,7 @@ def test_memory_that_is_not_pinned_changes_the_remedy(tmp_path: Path) -> None:
             program.copy(800, memory="HtoD (Pageable -> Device)")
             program.forward()
     (pageable,) = figures_in(program, tmp_path).unhidden
-    (pinned,) = unhidden(case_of(same_stream(), tmp_path))
+    (pinned,) = unhidden(reasoned(case_of(same_stream(), tmp_path)))
     assert pageable.code == pinned.code == "computing-stream"
     assert pageable.remedy != pinned.remedy
 
@@ -304,7 +306,7 @@ def test_memory_that_is_not_pinned_changes_the_remedy(tmp_path: Path) -> None:
 def test_without_known_launches_a_reason_is_not_guessed_from_them() -> None:
     case = recorded("linked/ddp")
     unlinked = replace(case.spans, launched=np.full(len(case.spans), UNKNOWN))
-    codes = {row.code for row in unhidden(replace(case, spans=unlinked, host_calls=None))}
+    codes = {row.code for row in unhidden(reasoned(replace(case, spans=unlinked, host_calls=None)))}
     assert codes.isdisjoint({"launched-after", "every-micro-batch", "computing-stream"})
 
 

@@ -41,7 +41,7 @@ OPERATORS = tuple(
 def process(device: str = GPU, **figures: object) -> CaseFigures:
     """Return a case with a queue, and figures that are as given."""
     case = CaseFigures(made_case(*queue_of([(0, 1)], device=device)))
-    usual = {"exchanges": 20, "early_exchanges": 15, "forward_exchanges": 0, "launching_share": 0.0}
+    usual = {"exchanges": 20, "early_exchanges": 15, "launching_share": 0.0}
     return with_figures(case, **{"operations": OPERATORS, **usual, **figures})
 
 

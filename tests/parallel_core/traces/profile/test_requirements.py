@@ -68,7 +68,7 @@ def test_other_work_leaves_times_open_and_counts_decided() -> None:
 
 def test_what_the_profiler_made_is_unknown_but_for_counts() -> None:
     slowed = replace(made(), slowdown=3.0)
-    assert judged("computing >= 80 %", slowed).unknown == "slowed-down"
+    assert judged("computing >= 80 %", slowed).code == "slowed-down"
     assert judged(f"{EARLY} >= 75 %", slowed).verdict == "holds"
 
 
@@ -78,7 +78,7 @@ def test_every_figure_can_be_asked_for(name: str) -> None:
     for trace in (BUCKETS, NO_EXCHANGE):
         recording = parallel_core.trace(trace).recording
         requirement = judged(f"{name} >= {written}", recording)
-        assert (requirement.interval is None) == bool(requirement.unknown)
+        assert (requirement.interval is None) == bool(requirement.code)
 
 
 @pytest.mark.parametrize(

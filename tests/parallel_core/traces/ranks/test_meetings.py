@@ -63,7 +63,6 @@ def test_every_rank_waits_from_its_arrival_to_the_last_one_s(
     assert len(result.matched) == count
     assert result.unmatched == 0
     assert result.clocks_agree == agree
-    assert dict(result.clock_offsets) == dict(enumerate(offsets))
     for meeting, delays in zip(result.matched, delays_of_all, strict=True):
         longest = max(delays)
         assert waits(meeting) == {rank: longest - delay for rank, delay in enumerate(delays)}

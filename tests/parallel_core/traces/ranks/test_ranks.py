@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from backends.profiling import Timeline
-from backends.profiling.collectives import Collective
 from parallel_core.system.errors import RequestError
-from parallel_core.traces.figures import figures_of_level
-from parallel_core.traces.ranks import FIGURES, NO_EXCHANGE, RankFigures, Ranks, summary_of
+from parallel_core.traces.ranks import FIGURES, Ranks, summary_of
 from parallel_core.traces.trace_files import files_of, read_ranks, side_by_side
 from tests.parallel_core.traces.synthetic import with_figures
 
@@ -26,6 +24,10 @@ MS = 1_000_000
 
 def summary(folder: Path) -> Ranks:
     return summary_of(read_ranks(files_of([folder])))
+
+
+def codes_of(ranks: Ranks) -> list[str]:
+    return [doubt.code for doubt in ranks.notes]
 
 
 def events(folder: Path, rank: int, name: str) -> list[dict[str, Any]]:
@@ -65,7 +67,7 @@ def check_waits(ranks: Ranks, durations: Sequence[tuple[float, float]]) -> None:
 
 def test_ranks_without_any_exchange_are_told_apart_from_those_that_did_not_meet() -> None:
     traces = read_ranks(files_of([PROCESSES]), keep_spans=True)
-    assert NO_EXCHANGE.format(2) not in summary_of(traces).notes
+    assert "no-exchange" not in codes_of(summary_of(traces))
 
     alone = {}
     for rank, trace in traces.items():
@@ -75,8 +77,8 @@ def test_ranks_without_any_exchange_are_told_apart_from_those_that_did_not_meet(
         ]
         alone[rank] = replace(trace, collectives=(), figures=figures_without_exchange)
 
-    assert summary_of(alone).notes == (NO_EXCHANGE.format(2),)
-    assert NO_EXCHANGE.format(1) not in summary_of({0: alone[0]}).notes
+    assert codes_of(summary_of(alone)) == ["no-exchange"]
+    assert "no-exchange" not in codes_of(summary_of({0: alone[0]}))
 
 
 def test_gloo_s_waits_are_the_differences_of_durations_in_order() -> None:
@@ -146,9 +148,7 @@ def test_clocks_that_differ_change_nothing_but_what_is_said_of_them(tmp_path: Pa
     assert len(differing.by_rank) == 2
     assert differing.straggler == agreeing.straggler
     assert differing.clocks_agree is False
-    assert differing.by_rank[1].clock_offset_seconds == pytest.approx(3600, abs=1)
-    (note,) = (note for note in differing.notes if "clocks do not agree" in note)
-    assert "from durations" in note
+    assert "clocks-differ" in codes_of(differing)
 
 
 def test_ranks_stand_side_by_side_as_their_clocks_say() -> None:
@@ -212,7 +212,7 @@ def test_ranks_are_numbered(
     assert ranks.clocks_agree is None
     assert ranks.matched_collectives == 0
     is_rank_missing = None in rank_by_name.values()
-    assert ("do not say their rank" in " ".join(ranks.notes)) == is_rank_missing
+    assert ("rank-not-said" in codes_of(ranks)) == is_rank_missing
 
 
 @pytest.mark.parametrize(
@@ -239,16 +239,3 @@ def test_of_ranks_that_wait_alike_none_is_the_straggler() -> None:
     ranks = summary_of({0: first, 1: replace(first, rank=1)})
     assert ranks.matched_collectives == 12
     assert ranks.straggler is None
-
-
-def test_collectives_have_shares_by_process_group() -> None:
-    (trace,) = read_ranks(files_of([PROCESSES / "rank-0.json.gz"])).values()
-    parts = [
-        Collective("allreduce", group, None, "gloo", 0, length)
-        for group, length in (("data", 30), ("tensor", 50), ("data", 20))
-    ]
-    (figures,) = summary_of({0: replace(trace, collectives=tuple(parts))}).by_rank
-    assert figures.group_shares == {"data": 0.5, "tensor": 0.5}
-    (alone,) = summary_of({0: replace(trace, collectives=())}).by_rank
-    assert alone.group_shares is None
-    assert figures_of_level(RankFigures)["group_shares"].lacking == "no-exchange"

@@ -32,11 +32,7 @@ from parallel_core.traces.case_spans import (
     total_length,
     union,
 )
-from parallel_core.traces.steps.figures import (
-    StepsFigures,
-    annotations,
-    steps,
-)
+from parallel_core.traces.steps.figures import StepsFigures, steps
 from tests.backends.profiling.events import ns
 from tests.parallel_core.traces.stored import case_of_trace
 from tests.parallel_core.traces.synthetic import FIRST, SECOND, made_case, queue_of
@@ -247,22 +243,6 @@ def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
         annotated(),
     ):
         assert steps(without_steps, Division.of(without_steps)) is None
-
-
-def test_annotations_are_added_up_by_name_but_for_their_number() -> None:
-    early = launched(0, *queue_of([(1, 3)]))
-    late = launched(5, *queue_of([(5, 6)]))
-    windows = (("step 1", 0, 4), ("step 2", 4, 6), ("forward", 0, 1))
-    step, forward = annotations(annotated(*windows, spans=early + late))
-    assert step.name == "step"
-    assert step.annotations == 2
-    assert step.seconds == 6
-    assert step.mean_seconds == 3
-    assert step.operations == 2
-    assert step.busy_seconds == 3
-    assert forward.name == "forward"
-    assert forward.operations == 1
-    assert forward.busy_seconds == 2
 
 
 def test_steps_of_devices_that_are_behind_the_host_follow_each_other() -> None:

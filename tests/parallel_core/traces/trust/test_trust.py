@@ -9,21 +9,24 @@ import pytest
 from backends.profiling import Span, Timeline
 from backends.profiling.collectives import is_communication
 from parallel_core.traces.cases import CaseFigures
-from parallel_core.traces.trace_files import read_ranks
+from parallel_core.traces.trace_files import RankTrace, read_ranks
 from parallel_core.traces.trust import doubts_about
 from tests.parallel_core.traces.made_up_trace import MadeUpTrace
 from tests.parallel_core.traces.trust.test_completeness import COMPLETE, INCOMPLETE, TRACES
 
 MS = 1_000_000
 GEMM = "sm90_xmma_gemm_bf16"
-NOT_KNOWN = "What the device did then is not known."
-DISORDER = "begin before the one before them"
-HINT = "say neither that they compute"
+NOTHING, DISORDER, HINT = "waits-for-nothing", "queue-out-of-order", "unknown-names"
 
 
-def notes_of(path: Path) -> tuple[str, ...]:
+def doubts_of(path: Path) -> dict[str, str]:
+    """Return the sentences of a trace's doubts by their codes."""
     (rank,) = read_ranks([path]).values()
-    return rank.timeline.notes
+    return sentences_of(rank)
+
+
+def sentences_of(rank: RankTrace) -> dict[str, str]:
+    return {doubt.code: doubt.sentence for doubt in rank.doubts}
 
 
 def figures_of_file(path: Path) -> CaseFigures:
@@ -37,9 +40,7 @@ def figures_of_file(path: Path) -> CaseFigures:
     [("graph_kernels_missing", "27.0 ms"), ("blocking_copy_waits", "184 ms")],
 )
 def test_a_host_that_waits_for_a_device_on_which_nothing_runs(name: str, waited: str) -> None:
-    notes = notes_of(INCOMPLETE / f"{name}.json")
-    (note,) = (note for note in notes if note.endswith(NOT_KNOWN))
-    assert note.startswith(f"for {waited} the host waited")
+    assert waited in doubts_of(INCOMPLETE / f"{name}.json")[NOTHING]
 
 
 @pytest.mark.parametrize(
@@ -62,13 +63,12 @@ def test_a_wait_for_most_of_which_nothing_is_recorded(
     trace.call("cudaDeviceSynchronize", 100, length)
     if captured:
         trace.call("cudaStreamEndCapture", 100 + length)
-    notes = trace.read(tmp_path).timeline.notes
-    assert any(note.endswith(NOT_KNOWN) for note in notes) == is_told
+    assert (NOTHING in sentences_of(trace.read(tmp_path))) == is_told
 
 
 def test_what_a_graph_captures_lacks_nothing() -> None:
     path = INCOMPLETE / "capture_then_replay.json"
-    assert notes_of(path) == ()
+    assert doubts_of(path) == {}
     # Three replays of twenty kernels.
     assert sum(row.operations for row in figures_of_file(path).operations) == 60
 
@@ -120,13 +120,14 @@ def test_what_profile_says_rests_on_what_the_host_waited_for() -> None:
 
 
 def test_one_queue_runs_in_order() -> None:
-    (note,) = notes_of(INCOMPLETE / "same_stream_overlap.json")
-    assert note.startswith("19 of 20 operations on gpu:0 stream 7")
+    ((code, sentence),) = doubts_of(INCOMPLETE / "same_stream_overlap.json").items()
+    assert code == DISORDER
+    assert "19 of 20 operations on gpu:0 stream 7" in sentence
 
 
 @pytest.mark.parametrize(
     ("early", "one_launch", "said"),
-    [(400, False, DISORDER), (400, True, "a graph's branches"), (4, False, "")],
+    [(400, False, "not right"), (400, True, "a graph's branches"), (4, False, "")],
     ids=["disorder", "a graph", "programmatic launches"],
 )
 def test_a_graph_s_branches_and_early_starts_are_told_from_disorder(
@@ -137,8 +138,9 @@ def test_a_graph_s_branches_and_early_starts_are_told_from_disorder(
     for number in range(9):
         start = 100 + number * (1000 - early)
         trace.kernel(GEMM, start, 1000, graph if one_launch else None)
-    notes = trace.read(tmp_path).timeline.notes
-    assert [said in note for note in notes] == ([True] if said else [])
+    doubts = sentences_of(trace.read(tmp_path))
+    assert list(doubts) == [DISORDER] * bool(said)
+    assert said in doubts.get(DISORDER, "")
 
 
 def test_a_stream_of_jax_runs_in_order_too() -> None:
@@ -147,13 +149,12 @@ def test_a_stream_of_jax_runs_in_order_too() -> None:
         Span("fusion", "compute", "gpu:0", lane, MS * number, 2 * MS + MS * number)
         for number, lane in enumerate(lanes)
     ]
-    notes = [doubt.sentence for doubt in doubts_about(Timeline("jax", spans))]
-    assert [DISORDER in note for note in notes] == [True]
+    assert [doubt.code for doubt in doubts_about(Timeline("jax", spans))] == [DISORDER]
 
 
 @pytest.mark.parametrize("path", COMPLETE, ids=lambda path: path.name)
 def test_a_real_trace_has_neither_disorder_nor_names_that_need_a_hint(path: Path) -> None:
-    assert not any(DISORDER in note or HINT in note for note in notes_of(path))
+    assert not {DISORDER, HINT} & doubts_of(path).keys()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +192,7 @@ def test_a_tpu_s_sparse_core_exchanges_beside_its_tensor_core() -> None:
     figures = figures_of_file(TRACES / "of_jax" / "tpu_sparsecore.json")
     assert figures.parts.exchange_seconds == pytest.approx(0.0048)
     assert figures.parts.hidden_exchange_share == pytest.approx(0.5)
-    assert {device.device for device in figures.devices} == {"tpu:0"}
+    assert {queue.device for queue in figures.queues} == {"tpu:0"}
 
 
 @pytest.mark.parametrize(
@@ -219,8 +220,7 @@ def test_an_unknown_name_gets_the_hint(
     trace = MadeUpTrace()
     trace.kernel(GEMM, 100, 1000)
     trace.kernel(name, 2000, length)
-    notes = trace.read(tmp_path).timeline.notes
-    assert [HINT in note and "--communication" in note for note in notes] == [True] * is_told
+    assert list(sentences_of(trace.read(tmp_path))) == [HINT] * is_told
 
 
 def test_events_of_devices_that_are_not_read_are_counted(tmp_path: Path) -> None:
