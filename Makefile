@@ -171,7 +171,7 @@ lint: $(LIGHT)/ready
 	$(LIGHT)/bin/mypy --platform darwin --cache-dir .mypy_cache/darwin
 
 clean:
-	rm -rf .venv $(LIGHT) $(CU112) $(JAX) $(MXNET) docs/_build
+	rm -rf .venv $(LIGHT) $(CU112) $(JAX) $(MXNET) docs/_build docs/reference/experiments
 
 $(CU112)/driver/libcuda.so.1: tests/backends/installation/driver_without_gpus.c | $(CU112)/ready
 	@mkdir -p $(@D)

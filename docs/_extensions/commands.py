@@ -1,14 +1,19 @@
-"""Directives for the command line: `command` and `experiments` say what click's own help and
+"""Directives for the command line: `command` and `experiment` say what click's own help and
 `--explain` say.
+
+Each experiment has a page, which is written before Sphinx looks for pages, and `experiments` lists
+those of a chapter.
 """
 
 import inspect
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
@@ -19,14 +24,31 @@ from parallel_core.experiments.explanation import explanation
 __all__ = ["setup"]
 
 NO_HELP = "No more than its name says."
+FOLDER = "experiments"
+"""Where the experiments' pages stand, beside the page that lists them; git ignores it."""
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Add the directives."""
     app.add_directive("command", _Command)
     app.add_directive("shared-options", _SharedOptions)
+    app.add_directive("experiment", _Experiment)
     app.add_directive("experiments", _Experiments)
+    app.connect("config-inited", write_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def write_pages(app: Sphinx, _config: Config) -> None:
+    """Write each experiment's page, and delete those of experiments that are gone."""
+    folder = Path(app.srcdir) / "reference" / FOLDER
+    folder.mkdir(exist_ok=True)
+    texts = {folder / f"{name}.md": f"```{{experiment}} {name}\n```\n" for name in EXPERIMENTS}
+    for path in set(folder.glob("*.md")) - set(texts):
+        path.unlink()
+    for path, text in texts.items():
+        # A page that is written again is read again.
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
 
 
 class _Command(SphinxDirective):
@@ -55,17 +77,28 @@ class _SharedOptions(SphinxDirective):
 
 
 class _Experiments(SphinxDirective):
-    """All experiments of a chapter: `experiments` with its title."""
+    """The pages of a chapter's experiments: `experiments` with its title."""
 
     required_arguments = 1
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         (chapter,) = self.arguments
-        parts = [_experiment(one) for one in EXPERIMENTS.values() if one.chapter == chapter]
-        if not parts:
+        pages = [f"{FOLDER}/{one.name}" for one in EXPERIMENTS.values() if one.chapter == chapter]
+        if not pages:
             raise self.error(f"no experiment is of the chapter {chapter!r}")
-        return self.parse_text_to_nodes("\n\n".join(parts), allow_section_headings=True)
+        lines = (f"## {chapter}\n", "```{toctree}", ":maxdepth: 1\n", *pages, "```")
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+class _Experiment(SphinxDirective):
+    """An experiment's page: `experiment` with its name."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        (name,) = self.arguments
+        return self.parse_text_to_nodes(_experiment(EXPERIMENTS[name]), allow_section_headings=True)
 
 
 def _experiment(experiment: Experiment) -> str:
@@ -76,8 +109,8 @@ def _experiment(experiment: Experiment) -> str:
     of = experiment.occasion
     return "\n\n".join(
         (
-            f"## {experiment.name}",
-            f"{experiment.question} {f'({of[0].upper()}{of[1:]}.)' if of else ''}",
+            f"# {experiment.name}: {experiment.question}",
+            f"*{of[0].upper()}{of[1:]}.*" if of else "",
             _code(f"parallel-core run {experiment.name} --backend NAME"),
             _options(own, context),
             *paragraphs,

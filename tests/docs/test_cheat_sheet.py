@@ -318,7 +318,7 @@ def test_the_five_steps_away_from_mxnet_keep_the_losses(
     require("mxnet")
     require("torch")
     page = (ROOT / "docs/how-to/leave-mxnet.md").read_text()
-    blocks = re.findall(r"^```python\n# (.+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```python\n# ([^\n]+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     for program in ("gluon.py", "ddp.py"):
         codes = [code for programs, code in blocks if program in programs]
         assert len(codes) > 4

@@ -39,7 +39,6 @@ SMALLER = {
     "(2**16, 2**20, 2**23)": "(2**10, 2**12)",
     "train_steps=20, images=2000": "train_steps=1, images=100",
     "wide=2, batch=32": "wide=1, batch=8",
-    "rows=64": "rows=16",
 }
 ON_MXNET = tracked("docs/lessons/on-mxnet", suffix=".ipynb")
 

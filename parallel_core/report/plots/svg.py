@@ -146,10 +146,14 @@ class Picture:
             self.add("line", "", "", within, x1=x, x2=x, y1=top, y2=self.bottom, style="grid")
 
     def x_axis(self, axis: Axis, left: float, room: float) -> None:
-        """Write the labels and the title of an axis."""
+        """Write the labels and the title of an axis; of labels that would touch, the first."""
+        end_of_label = -math.inf
         for share, label in axis.ticks:
-            rightmost = self.width - text_width([label], SMALL) / 2
-            x = min(left + share * room, rightmost)
+            half_width = text_width([label], SMALL) / 2
+            x = min(left + share * room, self.width - half_width)
+            if x - half_width < end_of_label + SMALL / 2:
+                continue
+            end_of_label = x + half_width
             y = self.bottom + LINE / 2
             self.text(x, y, label, text_anchor="middle", style="faint", font_size=SMALL)
         if axis.title:
