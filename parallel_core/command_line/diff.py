@@ -150,5 +150,6 @@ def _diff_comparisons(old: Path, new: Path, limit: float | None, json_path: Path
         raise MeasurementError(
             f"{len(slower)} of {len(difference.changes)} cases became slower by more than "
             f"{limit:g} %, "
-            f"most of all {worst.name}: {worst.case} (× {worst.ratio.estimate:.2f})"
+            f"most of all {worst.cell.experiment} on {worst.title}: {worst.case} "
+            f"(× {worst.ratio.estimate:.2f})"
         )

@@ -95,11 +95,6 @@ class TimeDifference:
     """Why no reasons are named, though the times differ."""
 
     @property
-    def name(self) -> str:
-        """The experiment, framework and queues: `overlap on PyTorch + our queues`."""
-        return f"{self.cell.experiment} on {self.title}"
-
-    @property
     def in_words(self) -> str:
         """What the time differs by, with the time that it is compared with, or that no difference
         was found: `65.6 ms (60–70) of 80 ms faster`, `30 ms (28–31) slower than 80 ms`.

@@ -110,8 +110,8 @@ def ratio_interval(
 
     It is the median of the rounds' ratios. All values are positive.
     """
-    samples = [Sample(np.log(side).tolist(), noise.deviation) for side in (values, others)]
-    return exponential(difference_interval(*samples, noise.freedom))
+    sample, other = (Sample(np.log(side).tolist(), noise.deviation) for side in (values, others))
+    return exponential(difference_interval(sample, other, noise.freedom))
 
 
 def difference_interval(

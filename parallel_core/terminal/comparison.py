@@ -177,7 +177,8 @@ def show_difference(difference: Difference, console: Console) -> None:
                 with_bounds(change.ratio),
                 Text(change.verdict, VERDICT_COLOURS[change.verdict]),
             )
-            table.add_row(change.name, change.case, ratio, verdict, change.reasons_in_words)
+            name = f"{change.cell.experiment} on {change.title}"
+            table.add_row(name, change.case, ratio, verdict, change.reasons_in_words)
         show_table(table, console)
     for of_cell in difference.cells:
         meaning = of_cell.meaning

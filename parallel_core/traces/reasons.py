@@ -233,8 +233,8 @@ class ExchangeFigures:
     """How long they run; the mean of the devices that exchange."""
     hidden_seconds: Seconds
     """How much of that lies under the same device's computation."""
-    unhidden: Unhidden | None
-    """Why the rest is not; null if it needs no reason."""
+    unhidden: Annotated[Unhidden | None, Lacking("hidden")]
+    """Why the rest is not."""
     collectives: tuple[Collective, ...] = field(repr=False)
     waited_seconds: Annotated[Seconds | None, Lacking("not-matched")] = None
     """How much of it is waiting for other ranks, whose traces say it."""

@@ -191,6 +191,7 @@ RULES: Mapping[str, Callable[[Timeline], Iterator[str]]] = {
 }
 """By code, in the order in which they are said."""
 LACKING: Mapping[str, str] = {
+    "hidden": "it is hidden but for little, or takes little time",
     UNSEEN: "hardly anything was recorded of the devices",
     "no-backward-pass": "no operator is known as one of a backward pass",
     "no-communication": "there was no communication, or no computation",

@@ -11,13 +11,16 @@ import pytest
 from backends.profiling import Span, Timeline, Window
 from backends.profiling.collectives import Collective
 from parallel_core.terminal.timeline import show_figures
-from parallel_core.terminal.trace import show_answer, show_details, show_ranks
+from parallel_core.terminal.trace import show_answer, show_details, show_exchanges, show_ranks
 from parallel_core.traces.bounds.answer import answer_of_trace
 from parallel_core.traces.cases import CaseFigures, timeline_figures
+from parallel_core.traces.evidence.interference import Price
 from parallel_core.traces.ranks import summary_of
+from parallel_core.traces.reasons import ExchangeFigures
 from parallel_core.traces.trace_files import RankTrace, read_ranks
 from tests.backends.profiling.events import ns
 from tests.parallel_core.terminal.printed import in_words, printed
+from tests.parallel_core.traces.evidence.test_interference import priced
 from tests.parallel_core.traces.stored import LINKED, case_of_trace
 from tests.parallel_core.traces.synthetic import (
     FIRST,
@@ -115,6 +118,41 @@ def test_the_answer_fits_a_screen_and_comes_first(path: Path) -> None:
     assert all(len(line.rstrip()) <= 80 for line in lines)
     assert lines[0].startswith(("A step takes ", "The recording, which marks no steps, takes "))
     assert not re.search(r"None\b(?! of)|nan", text)
+
+
+@pytest.mark.parametrize("path", sorted(STORED.rglob("*.json*")), ids=lambda path: path.name)
+def test_exchanges_fit_in_80_columns(path: Path) -> None:
+    (rank,) = read_ranks([path]).values()
+    rows = rank.figures[0].exchanges_by_pass
+    text = printed(show_exchanges, rows, [rank], width=80)
+    assert all(len(line.rstrip()) <= 80 for line in text.splitlines())
+    assert bool(text) == bool(rows)
+    assert not re.search(r"None|nan", text)
+
+
+def test_what_hiding_costs_is_said_where_it_is_known() -> None:
+    rows = ExchangeFigures(
+        "all_reduce",
+        "",
+        "backward",
+        steps=2,
+        number=1,
+        seconds=5e-3,
+        hidden_seconds=4e-3,
+        unhidden=None,
+        collectives=(),
+    )
+    (rank,) = read_ranks([STORED / "linked/ddp.json.gz"]).values()
+
+    def said(*prices: Price) -> str:
+        ranks = [replace(rank, prices=prices), replace(rank, prices=())]
+        return in_words(printed(show_exchanges, [rows], ranks, width=80))
+
+    # In two steps twelve multiplications took 2.08 ms beside an exchange, and 1.18 ms alone.
+    *_, beside_exchange = priced(20, 12)
+    assert "hidden: 4.00 ms, for which computing took 5.40 ms (" in said(beside_exchange)
+    assert "computing took no longer" in said(replace(beside_exchange, low=0.9))
+    assert "hidden:" not in said(*priced(20, 12, "copy"))
 
 
 @pytest.mark.parametrize("name", LINKED)
