@@ -128,7 +128,6 @@ def test_an_early_waitall_makes_a_result_invalid() -> None:
 def test_a_queue_that_only_the_recording_sees_makes_a_result_invalid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(increments, "SIDE", 64)
     monkeypatch.setattr(increments, "RECORDED_INCREMENTS", 100)
     result = ran(QueueIfWatched, "async", size=400, steps=20)
     assert "recorded-otherwise" in [note.code for note in result.problems]

@@ -192,7 +192,7 @@ def test_a_tpu_s_sparse_core_exchanges_beside_its_tensor_core() -> None:
     figures = figures_of_file(TRACES / "of_jax" / "tpu_sparsecore.json")
     assert figures.parts.exchange_seconds == pytest.approx(0.0048)
     assert figures.parts.hidden_exchange_share == pytest.approx(0.5)
-    assert {queue.device for queue in figures.queues} == {"tpu:0"}
+    assert {queue.device for queue in figures.queues} == {"host", "tpu:0"}
 
 
 @pytest.mark.parametrize(
