@@ -136,8 +136,8 @@ def program(
         except (RequestError, MeasurementError) as error:
             failures[f"{name} {engine}"] = str(error)
     if failures:
-        first, *others = failures
-        more = f" (+{len(others)})" if others else ""
+        first, *rest = failures
+        more = f" (+{len(rest)})" if rest else ""
         trial.notes.append(not_measured(f"contrast with {first}{more}", failures[first]))
 
 

@@ -13,6 +13,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_steps import FIXED, SCALED, case_name
 from parallel_core.measurement.confidence_intervals import Interval, student_t
+from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import percent
 
 Plan: TypeAlias = tuple[str, int]
@@ -163,6 +164,12 @@ def noise_of(points: Sequence[Sequence[float]], images: int, differences: int = 
     return max(MIN_NOISE, reach * deviation_of_difference)
 
 
+def best_accuracy(result: Result) -> str:
+    """Say how well one device learnt, without which equal accuracies show little."""
+    best = result.metrics.get("best_test_accuracy_one_device", math.nan)
+    return f"with accuracies up to {percent(best)}"
+
+
 RATIO = Metric(
     "best_rate_ratio",
     means="the best rate with a batch that grew with the devices, over one device's best: 1 is the "
@@ -208,7 +215,5 @@ DIFFERENCE = Metric(
         ),
         Band(1.0, "differ", "Yes, with the same batch accuracies differ beyond the noise of seeds"),
     ),
-    about=lambda result: (
-        f"with accuracies up to {percent(result.metrics['best_test_accuracy_one_device'])}"
-    ),
+    about=best_accuracy,
 )
