@@ -136,9 +136,8 @@ def about_efficiency(case: CaseFigures) -> str:
         share = percent(case.hidden_of_shorter)
         hidden = f", {share} of the shorter of computing and communicating was hidden"
     return (
-        f"By the trace of “{case.case}” {figure(case.devices_at_once)} of {len(case.devices)} "
-        f"devices worked at the same time, on average{hidden}, and nothing ran for "
-        f"{percent(case.idle_share)} of the time."
+        f"By the trace of “{case.case}” {figure(case.devices_at_once)} devices worked at the same "
+        f"time, on average{hidden}, and nothing ran for {percent(case.idle_share)} of the time."
     )
 
 
