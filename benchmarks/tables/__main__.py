@@ -21,7 +21,6 @@ import click
 from backends.errors import unknown
 from benchmarks.harness.results import has_page, page, read_json, write_text
 from benchmarks.tables.benchmarks import (
-    findings,
     how_fast,
     network,
     processes,
@@ -33,7 +32,7 @@ from benchmarks.tables.screens import screens
 
 OF_EXERCISES = (first_run, answer, trace)
 OF_COMPARISONS = (comparison_answer, planted_faults)
-OF_BENCHMARKS = (variants, findings, processes, network, how_fast)
+OF_BENCHMARKS = (variants, processes, network, how_fast)
 TABLES: Mapping[str, Callable[..., str]] = {
     table.__name__.replace("_", "-"): table
     for table in (*OF_EXERCISES, *OF_COMPARISONS, *OF_BENCHMARKS)

@@ -29,18 +29,6 @@ def _read(folder: Path, name: str) -> tuple[list[Finding], str]:
     return findings, source_of(folder, {f"{name}.json": document})
 
 
-def findings(folder: Path, name: str, *steps: str) -> str:
-    """Give a row to each finding of a benchmark, by its file's name. Of steps, only theirs."""
-    all_findings, source = _read(folder, name)
-    rows = []
-    for finding in all_findings:
-        step, _, _ = finding.name.partition(":")
-        if not steps or step in steps:
-            target = f" ({finding.target}: {finding.verdict})" if finding.target else ""
-            rows.append([finding.name, finding.measured.strip() + target])
-    return "\n".join([markdown_table(["", "measured"], rows), source])
-
-
 def network(folder: Path) -> str:
     """Show the table that the benchmark of two hosts makes itself."""
     name = "training/network.json"

@@ -273,7 +273,7 @@ def counts_of(fault: Fault, judgements: Sequence[Judgement]) -> list[str]:
 
 
 MEASUREMENT = Measurement(
-    file="planted-faults/planted-faults-{over}",
+    file="trust/planted-faults-{over}",
     title="Planted faults",
     question="How often is a planted fault named by the part of the time that it is in?",
     method=Method(2, "2026-11-29", "processes with and without a fault take turns"),

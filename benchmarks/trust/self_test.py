@@ -232,7 +232,7 @@ def findings_of_coverage(coverages: Sequence[Counts]) -> Iterator[Finding]:
 
 
 MEASUREMENT = Measurement(
-    file="self-test",
+    file="trust/self-test",
     title="Verdicts on synthetic cells, and intervals of single ones",
     question="How often is a comparison wrong, and an interval, with synthetic noise?",
     method=Method(
