@@ -148,7 +148,7 @@ def case_lines(case: CaseFigures) -> Iterator[str]:
         if whole:
             share = percent(hidden / whole)
             times = f"{seconds(hidden)} of {seconds(whole)}"
-            yield f"overlap: {share} of the {what} ({times}) lay under computation"
+            yield f"overlap: {share} of the {what} ({times}) lay alongside computation"
     for unhidden in case.unhidden:
         yield unhidden.in_words
     if parts.seconds:

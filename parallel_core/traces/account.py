@@ -81,12 +81,12 @@ class Parts:
 
     @property
     def hidden_exchange_share(self) -> float | None:
-        """The share of the exchange that lay under computation; None without an exchange."""
+        """The share of the exchange that lay alongside computation; None without an exchange."""
         return ratio(self.hidden_exchange_seconds, self.exchange_seconds)
 
     @property
     def hidden_copy_share(self) -> float | None:
-        """The share of the copying that lay under computation; None without a copy."""
+        """The share of the copying that lay alongside computation; None without a copy."""
         return ratio(self.hidden_copy_seconds, self.copy_seconds)
 
 
@@ -122,7 +122,7 @@ class StepAccount:
     seconds_interval: Annotated[SecondsInterval | None, Lacking("single-step")]
     shares: dict[str, Interval]
     hidden_exchange_share: Annotated[ShareInterval | None, Lacking("no-exchange")]
-    """The share of the exchange of all steps that lay under computation."""
+    """The share of the exchange of all steps that lay alongside computation."""
     hidden_copy_share: Annotated[ShareInterval | None, Lacking("no-copies")]
 
     @property

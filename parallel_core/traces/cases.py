@@ -3,8 +3,8 @@ returned.
 
 A case lasts from its first launch to the end of its last span; the idle edges of its window do not
 count. An operation is a span on a device; communication is copying and exchanging. `hidden_share`
-is the share of communication that lies under computation, as `parts` has it: copies under that of
-any device, exchanges under the same device's, as Holistic Trace Analysis has it
+is the share of communication that lies alongside computation, as `parts` has it: copies alongside
+that of any device, exchanges alongside the same device's, as Holistic Trace Analysis has it
 (github.com/facebookresearch/HolisticTraceAnalysis, get_comm_comp_overlap).
 """
 
@@ -131,7 +131,7 @@ class CaseFigures:
 
     @figure
     def hidden_seconds(self) -> Seconds:
-        """How long communication lay under computation."""
+        """How long communication lay alongside computation."""
         hidden_exchanging = [device.hidden for device in self.division.exchanges]
         return in_seconds(total_length(union(self.division.hidden_copying, *hidden_exchanging)))
 

@@ -267,7 +267,7 @@ def block_text(block: Block) -> str:
 
 
 def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:
-    """Return `1.9 queues at once` and `87 % of communication under computation`, those that are
+    """Return `1.9 queues at once` and `87 % of communication alongside computation`, those that are
     defined for a case.
 
     Of a case that the profiler slowed down only that is said.
@@ -281,7 +281,7 @@ def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:
         phrases.append(f"{count} {noun} at once")
     # Of ranks side by side, none hides its communication under another's computation.
     of_ranks = any(queue.device.startswith("rank ") for queue in case.queues)
-    # Without computation nothing could lie under it.
+    # Without computation nothing could lie alongside it.
     if case.hidden_share is not None and case.compute_seconds and not of_ranks:
-        phrases.append(f"{percent(case.hidden_share)} of communication under computation")
+        phrases.append(f"{percent(case.hidden_share)} of communication alongside computation")
     return tuple(phrases)

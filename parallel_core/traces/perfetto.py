@@ -108,7 +108,7 @@ def _exchanges(case: CaseSpans) -> dict[str, list[Finding]]:
 
 
 def _copies(case: CaseSpans) -> Iterator[Finding]:
-    """Yield when copies lay under computation, and when not."""
+    """Yield when copies lay alongside computation, and when not."""
     times = times_of(case)
     return _alongside(case, times.copying, times.computing)
 
@@ -116,7 +116,7 @@ def _copies(case: CaseSpans) -> Iterator[Finding]:
 def _alongside(
     case: CaseSpans, communicating: np.ndarray, computing: np.ndarray
 ) -> Iterator[Finding]:
-    """Yield when communication lay under computation, and when not, in order of time."""
+    """Yield when communication lay alongside computation, and when not, in order of time."""
     free = gaps(computing, case.start, case.end)
     hidden = [
         Finding("under computation", start, end)

@@ -134,7 +134,7 @@ class Side:
 
     @figure
     def hidden_exchange_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:
-        """The share of the exchange that lies under computation."""
+        """The share of the exchange that lies alongside computation."""
         steps = [recording.middle_step for recording in self.recordings if recording.steps]
         return mean_of(steps).hidden_exchange_share if steps else None
 

@@ -70,13 +70,13 @@ def share_of_step(part: str, recording: Recording) -> Reading:
 
 
 def hidden_exchange(recording: Recording) -> Reading:
-    """Return the share of the exchange that lay under computation."""
+    """Return the share of the exchange that lay alongside computation."""
     share = recording.account.hidden_exchange_share
     return Reading(share, "no-exchange" if share is None else "")
 
 
 def hidden_copies(recording: Recording) -> Reading:
-    """Return the share of the copying that lay under computation."""
+    """Return the share of the copying that lay alongside computation."""
     share = recording.account.hidden_copy_share
     return Reading(share, "no-copies" if share is None else "")
 
@@ -141,10 +141,10 @@ FIGURES: Mapping[str, Named] = {
         for part, held in HELD.items()
     },
     "hidden exchange": Named(
-        "share", "The share of the exchange that lay under computation.", hidden_exchange
+        "share", "The share of the exchange that lay alongside computation.", hidden_exchange
     ),
     "hidden copies": Named(
-        "share", "The share of the copying that lay under computation.", hidden_copies
+        "share", "The share of the copying that lay alongside computation.", hidden_copies
     ),
     EARLY: Named(
         "share",

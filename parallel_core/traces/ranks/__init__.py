@@ -65,7 +65,7 @@ class RankFigures:
 
     @figure
     def hidden_share(self) -> Annotated[Share | None, Lacking("no-communication")]:
-        """The share of the communication that lay under computation."""
+        """The share of the communication that lay alongside computation."""
         return ratio(self._sum("hidden_seconds"), self.communication_seconds)
 
     @figure

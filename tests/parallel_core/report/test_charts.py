@@ -192,9 +192,11 @@ def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
     chart, reasons_without = charts.timelines_chart(analysis_of(*compared().cells), timeline_of)
     assert reasons_without == {"MXNet without queues": NASTY}
     overlapped = (
-        "305 ms (timed: 1.00 s), 1.8 queues at once, 98 % of communication under computation"
+        "305 ms (timed: 1.00 s), 1.8 queues at once, 98 % of communication alongside computation"
     )
-    in_turn = "552 ms (timed: 1.00 s), 1.0 queue at once, 0 % of communication under computation"
+    in_turn = (
+        "552 ms (timed: 1.00 s), 1.0 queue at once, 0 % of communication alongside computation"
+    )
     panels = {
         panel.name: (panel.remarks, [lane.name for lane in panel.shown.lanes])
         for panel in present(chart).panels

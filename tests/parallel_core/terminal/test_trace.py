@@ -58,7 +58,7 @@ def test_a_case_is_shown_by_queue_and_in_lines(width: int) -> None:
     for words in (
         "cpu:1 compute 50 98 % 0 ms 0 0 ms 0 ms",
         "host Python 101 1 % 202 ms 0 0 ms 0 ms",
-        "98 % of the copying (196 ms of 200 ms) lay under computation",
+        "98 % of the copying (196 ms of 200 ms) lay alongside computation",
         "what bounds it: 98 % computing and 2 % copies only",
         "from launch to start: 99.0 ms in the median of 100 operations, 178 ms at the 90th",
         "control returned after 2.00 ms, 1 % of the time",

@@ -43,7 +43,7 @@ def test_lanes_cases_and_meanings_are_text() -> None:
     lane_names = {"host Python", "cpu:1 compute", "cpu:2 compute"}
     meanings = {"computation", "copy", "Python", "waiting", "matmul"}
     together_title = (
-        "run and copy together: 65.0 ms, 1.7 queues at once, 90 % of communication under "
+        "run and copy together: 65.0 ms, 1.7 queues at once, 90 % of communication alongside "
         "computation"
     )
     copy_title = "copy: 50.0 ms, 1.0 queue at once"
