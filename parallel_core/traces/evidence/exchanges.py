@@ -39,7 +39,8 @@ def alike_exchanges(
         if collective is not None:
             group = collective.group
             # A kernel whose name says no kind has its full name as one.
-            kind = span.name if collective.kind == span.operator else collective.kind
+            if collective.kind != span.operator:
+                kind = collective.kind
         launched = None if phases is None else PHASES[phases[number]]
         places_of_alike[Alike(kind, group, launched)].append(places[number])
     return places_of_alike
