@@ -23,7 +23,6 @@ from parallel_core.command_line import run as command
 from parallel_core.command_line.compare import known_experiments
 from parallel_core.command_line.launch import launch
 from parallel_core.experiments import EXPERIMENTS, Experiment
-from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.automatic_parallelism import overlap
 from parallel_core.experiments.explanation import HEADINGS, explanation
 from parallel_core.experiments.runner.declaration import OF_COPIES
@@ -77,10 +76,7 @@ def test_its_command_takes_the_options_of_a_comparison(
 @pytest.mark.parametrize(
     "name", [name for name, experiment in EXPERIMENTS.items() if experiment.calibrated]
 )
-def test_the_command_that_repeats_a_run_has_its_sizes(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(increments, "SIDE", 8)
+def test_the_command_that_repeats_a_run_has_its_sizes(name: str) -> None:
     # On one device small-ops needs no other process.
     backend = backends.load("numpy", 1 if name == "small-ops" else 2, threads_per_device=1)
     experiment, options = EXPERIMENTS[name], small(name)

@@ -134,11 +134,8 @@ def check_counts(result: Result) -> None:
 
 @pytest.fixture(autouse=True)
 def _soon_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Multiply twice instead of often, and add up less; how much memory a queue holds is tested
-    with `async`, on larger arrays.
-    """
+    """Multiply twice instead of often, and add up less."""
     monkeypatch.setattr(small_ops, "TARGET_SECONDS", 0.0)
-    monkeypatch.setattr(increments, "SIDE", 64)
     monkeypatch.setattr(increments, "RECORDED_INCREMENTS", 100)
     monkeypatch.setattr(cost_model, "enough_steps", lambda *_: 20)
     monkeypatch.setattr(sums, "COUNTED_BYTES", 2**16)
