@@ -10,10 +10,10 @@ number of devices, up to rounding.
 
 Method: LeNet on Fashion-MNIST from the same start on every backend, by the training loop in
 `parallel_core.training.loop`: one epoch of as many batches as fit a minute, or `--epochs 10`, the
-book's training with all its batches. Before, one device and all devices take the first steps in
-turn, 60 at most. The first losses are checked against NumPy on one device, and all devices'
-parameters against each other. After epochs of few batches there are no more test images than those
-trained on.
+book's training with all its batches. Before, one device and all devices take steps in turn, 60 at
+most, from weights 8 times as large as the book's. The first losses are checked against NumPy on one
+device, and all devices' parameters against each other. After epochs of few batches there are no
+more test images than those trained on.
 
 Look at: `speedup_over_one_device`, and how many losses are those of one device;
 `images_per_second`, and the learning curve (`--plot`); `price_of_overlap`, how much longer a device
@@ -288,7 +288,7 @@ def how_fast_and_whether_equal(result: Result) -> DirectAnswer | None:
     if fell < MOVED:
         return DirectAnswer(
             "hardly-moved",
-            f"{sentence}: it hardly moved, so equal losses show little (--epochs 10 trains).",
+            f"{sentence}: it hardly moved (--epochs 10 trains).",
         )
     return DirectAnswer("moved", f"{sentence}.")
 

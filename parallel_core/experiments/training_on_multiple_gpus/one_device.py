@@ -1,12 +1,12 @@
-"""The first steps of a training, on one device and on all devices in turn: the speed-up, and a
-comparison of the losses.
+"""Steps of a training, on one device and on all devices in turn: the speed-up, and a comparison of
+the losses.
 
-Both trainings start from the same parameters. They take turns, so that a drift of the machine
-affects both.
+Both trainings start from the same enlarged weights, at a rate at which the loss falls and rounding
+errors hardly grow. They take turns, so that a drift of the machine affects both.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.formulas import ratio
 from parallel_core.experiments.runner.metrics import LOWEST, Band, speed
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_steps import placed
+from parallel_core.experiments.training_steps import ENLARGED, placed
 from parallel_core.measurement.result import Case
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.training.batches import Settings, Stretch
@@ -26,11 +26,13 @@ from parallel_core.training.loop import OnBatch, ignore, train_steps
 ON_ONE, ON_ALL = "a step on one device", "a step on all devices"
 TURNS = 6
 """The number of turns of each training, if there are as many steps."""
-TOLERANCE = 1e-6
+RATE = 0.01
+"""At the book's rate of 0.2 rounding errors grow from step to step: two of 60 losses are alike."""
+TOLERANCE = 1e-4
 """The difference from which on two losses are unequal, as a share of the loss.
 
-With the book's rate another order of summing changes a loss by 3e-7 in a whole epoch. Gradients
-that lack another device's share change it by 1e-5 or more from the second step on.
+In 60 steps another order of summing changes a loss by 2e-5, and by 7e-5 in batches of 32. Gradients
+that lack another device's share change it by 2e-3 or more from the second step on.
 """
 
 
@@ -46,12 +48,13 @@ class Turns:
 def train_in_turn(
     backend: Backend, data: Dataset, settings: Settings, steps: int, on_batch: OnBatch = ignore
 ) -> Turns:
-    """Train for the first `steps` on all devices and on one, in turn.
+    """Train for some steps on all devices and on one, in turn.
 
     `on_batch(epoch, 0)` is called for each batch: no images count, since these parameters are
     discarded.
     """
     before = sample_machine()
+    settings = replace(settings, learning_rate=RATE, initial_scale=ENLARGED)
     start = start_of(settings)
     params_on_all, params_on_one = placed(backend, start), placed(backend, start, 1)
     length = max(1, math.ceil(steps / TURNS))
@@ -97,7 +100,7 @@ SPEEDUP = speed(
 )
 EQUAL = Count(
     "losses_of_one_device",
-    "losses are one device's, to a millionth",
+    "losses are one device's, to a ten-thousandth",
     bands=(
         Band(LOWEST, "different", "No, the losses are not those of one device"),
         Band(0.2, "first", "At first, the losses are those of one device"),
