@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
 
@@ -37,7 +37,7 @@ class NewMeaning:
 class CellChange:
     """What changed of a cell, or why that cannot be said."""
 
-    results: CellResults = field(repr=False)
+    results: CellResults
     """The cell's newest results, which say whose queues it uses."""
     times: tuple[TimeDifference, ...] = ()
     """Of each case, with the new one's seconds over the old one's: below a ratio of 1 it became
