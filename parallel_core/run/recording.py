@@ -14,7 +14,9 @@ from tempfile import TemporaryDirectory
 
 from backends import Backend
 from backends.profiling import Timeline, case_text, check_profiler, run_profiler
+from backends.profiling.timeline import HOST_DEVICE
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.asynchronous_computation.asynchrony import IN_NUMPY
 from parallel_core.experiments.runner.declaration import shown_case
 from parallel_core.experiments.workloads import BESIDE
 from parallel_core.measurement.progress import tell
@@ -135,16 +137,19 @@ def about_efficiency(case: CaseFigures) -> str:
     if case.hidden_of_shorter is not None:
         share = percent(case.hidden_of_shorter)
         hidden = f", {share} of the shorter of computing and communicating was hidden"
+    devices = {queue.device for queue in case.queues} - {HOST_DEVICE}
     return (
-        f"By the trace of “{case.case}” {figure(case.devices_at_once)} devices worked at the same "
-        f"time, on average{hidden}, and nothing ran for {percent(case.idle_share)} of the time."
+        f"By the trace of “{case.case}” {figure(case.devices_at_once)} of {len(devices)} "
+        f"devices worked at the same time, on average{hidden}, and nothing ran for "
+        f"{percent(case.idle_share)} of the time."
     )
 
 
 def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
     """Return the cases that are repeated under the profiler, and a note if others are not."""
-    # A trace of the whole shows what goes on beside what.
-    repeatable = [case for case in result.cases if case.again and case.name != BESIDE]
+    # A trace of the whole shows what goes on beside what, and no profiler records NumPy.
+    unseen = (BESIDE, IN_NUMPY)
+    repeatable = [case for case in result.cases if case.again and case.name not in unseen]
     if len(repeatable) <= MAX_PROFILED_CASES:
         return repeatable, ()
     experiment = EXPERIMENTS[result.experiment]

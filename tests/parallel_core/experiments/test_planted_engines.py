@@ -92,7 +92,6 @@ def test_a_fault_is_named_by_its_count(
     require: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     require("torch")
-    monkeypatch.setattr(increments, "SIDE", 64)
     monkeypatch.setattr(increments, "RECORDED_INCREMENTS", 100)
     backend = backends.load("torch", 2, "cpu", "async", 1)
     assert answer(fault, backend) != fault.code

@@ -12,7 +12,6 @@ from backends import Backend, BackendError
 from backends.profiling import Timeline, check_profiler
 from parallel_core import Result, Settings
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.automatic_parallelism import small_ops
 from parallel_core.measurement.timing import repeatable
 from parallel_core.run.recording import (
@@ -69,9 +68,8 @@ def load_profiled(load: Load) -> Load:
 
 @pytest.fixture(autouse=True)
 def _soon_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Multiply twice instead of often, and queue small arrays."""
+    """Multiply twice instead of often."""
     monkeypatch.setattr(small_ops, "TARGET_SECONDS", 0.0)
-    monkeypatch.setattr(increments, "SIDE", 64)
 
 
 @pytest.fixture
