@@ -227,12 +227,7 @@ def note_issuing(trial: Trial, copies: str) -> None:
     case = trial.cases[copies]
     issuing_share = case.dispatch_median / case.median
     if trial.backend.engine == "async" and issuing_share > TOO_MUCH_ISSUING:
-        trial.notes.append(bound_by_issuing(copies))
-
-
-def bound_by_issuing(case: str) -> Note:
-    """Say that issuing the copies of a case set its pace."""
-    return Note(
-        "bound-by-issuing",
-        f"“{case}” was bound by issuing: its time is that of Python, and not of the copies.",
-    )
+        sentence = (
+            f"“{copies}” was bound by issuing: its time is that of Python, and not of the copies."
+        )
+        trial.notes.append(Note("bound-by-issuing", sentence))

@@ -301,8 +301,9 @@ class Result:
                 if key in read
             }
             # Where it is missing, this machine would take its place.
-            environment = {"environment": read["environment"]}
-            result = msgspec.convert({**read, **numbers, **notes, **environment}, cls)
+            result = msgspec.convert(
+                {**read, **numbers, **notes, "environment": read["environment"]}, cls
+            )
         except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise ValueError(f"not a result: {error}") from error
         cases = [replace(case, watch=result.machine_watch) for case in result.cases]

@@ -25,7 +25,7 @@ from parallel_core.command_line import cli
 from parallel_core.command_line.program import message_and_status
 from parallel_core.doctor.frameworks import Attempt, examine_kernels
 from parallel_core.doctor.host import examine_settings
-from parallel_core.experiments import EXPERIMENTS, copying
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import conclusions, counting, recordings, trial
 from parallel_core.experiments.training_on_multiple_gpus import data_parallel, evaluate
 from parallel_core.measurement import checks
@@ -71,7 +71,6 @@ COMMAND, CALL = "$ parallel-core ", ">>> "
 MODULES = (
     checks,
     conclusions,
-    copying,
     counting,
     data_parallel,
     evaluate,

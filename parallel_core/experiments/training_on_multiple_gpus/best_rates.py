@@ -167,7 +167,7 @@ def noise_of(points: Sequence[Sequence[float]], images: int, differences: int = 
 def best_accuracy(result: Result) -> str:
     """Say how well one device learnt, without which equal accuracies show little."""
     best = result.metrics.get("best_test_accuracy_one_device", math.nan)
-    return f"with accuracies up to {percent(best)}"
+    return f"with accuracies up to {percent(best)}; largest difference over that noise"
 
 
 RATIO = Metric(

@@ -113,7 +113,8 @@ def program(
     if checkpoints.resumed:
         settings = checkpoints.settings(settings)
         check_resumable(checkpoints.resumed, settings, data)
-        trial.notes.append(from_checkpoint(checkpoints.resumed.origin))
+        went_on = f"It went on from a checkpoint {checkpoints.resumed.origin}."
+        trial.notes.append(Note("from-checkpoint", went_on))
     elif settings.initial_scale is None and settings.epochs is None:
         # From the book's weights the loss would not move in a minute.
         settings = replace(settings, initial_scale=training_steps.ENLARGED)
@@ -177,11 +178,6 @@ def _check_replicas(trial: Trial, params: Sequence[Array]) -> None:
     trial.checks["max_replica_difference"] = difference
     if difference:
         trial.problems.append(devices_differ("parameters after training", difference))
-
-
-def from_checkpoint(origin: str) -> Note:
-    """Say which checkpoint the training went on from: `after 6 steps, written by numpy`."""
-    return Note("from-checkpoint", f"It went on from a checkpoint {origin}.")
 
 
 INCLUDED_EPOCHS = Note(

@@ -115,7 +115,6 @@ def program(
     trial.refuse_single_device("learning-rates", "compares devices")
     backend, total, rates = trial.backend, len(trial.devices), tuple(sorted(rates))
     settings = replace(settings, initial_scale=settings.initial_scale or training_steps.ENLARGED)
-    trial.parameters["initial_scale"] = settings.initial_scale
     data = data.tested_on(2000)
     batches = plans(settings.batch_size, total)
     points = list(product(range(rounds), rates, batches))
@@ -127,7 +126,11 @@ def program(
     # Progress is reported as if a training had the expected number of steps.
     factor = 1.0 if settings.limit else MOST_STEPS / limit
     settings = replace(settings, limit=limit)
-    trial.parameters |= {"rates": ",".join(f"{rate:g}" for rate in rates), "limit": limit}
+    trial.parameters |= {
+        "rates": ",".join(f"{rate:g}" for rate in rates),
+        "limit": limit,
+        "initial_scale": settings.initial_scale,
+    }
 
     def report(epochs_before: int, epoch: int, images: int) -> None:
         on_batch(epochs_before + epoch, round(factor * images))
