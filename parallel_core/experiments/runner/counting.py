@@ -39,9 +39,10 @@ RUNNING_BESIDE_OTHERS = 0.98
 """The share that shows the same beside other programs: a thread that was woken for a lock, and has
 no core yet, seems to work. Devices that share a lock reach 0.57 to 0.93 there, and free ones 1.
 """
-WATCHED_SECONDS, MOST_WATCHED = 1.0, 40
-"""The seconds of operations, and the most repetitions, from which that share is found: the system
-counts a running thread's time in ticks of milliseconds.
+WATCHED_SECONDS, MOST_WATCHED, MOST_OPERATIONS = 1.0, 40, 30_000
+"""The seconds of operations, and the most repetitions and operations, from which that share is
+found: the system counts a running thread's time in ticks of milliseconds, and a profiler takes a
+second for a few thousand operations.
 """
 
 
@@ -184,9 +185,13 @@ class _Counting:
         is_known = all(one.threads_seconds is not None for one in self.repetitions)
         if not asks or not is_known or threads_per_device > 1 or not seconds:
             return 0
-        needed = math.ceil(WATCHED_SECONDS / seconds * len(self.repetitions))
-        missing_repetitions = max(0, needed - len(self.repetitions))
-        return missing_repetitions if needed <= MOST_WATCHED else 0
+        done = len(self.repetitions)
+        operations = sum(len(one.operations) for one in self.repetitions)
+        factor = WATCHED_SECONDS / seconds
+        needed = math.ceil(factor * done)
+        if needed > MOST_WATCHED or factor * operations > MOST_OPERATIONS:
+            return 0
+        return max(0, needed - done)
 
     def running(self, threads_per_device: int) -> float | None:
         """Return the share of the operations' time in which threads ran or had no core.
