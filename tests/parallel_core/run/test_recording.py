@@ -121,11 +121,13 @@ def test_every_experiment_can_be_seen(
     assert overlapping(timeline) == []
     assert profiled.version in timeline.source
     assert ("without queues" in timeline.source) is (profiled.engine == "sync")
-    assert idle_cases(timeline) <= MAY_BE_IDLE
+    assert idle_cases(timeline) <= MAY_BE_IDLE | SHORT_COPIES.get(backend_name, set())
 
 
 MAY_BE_IDLE = {"get_params", "split_and_load"}
 """What only loads arrays may run no operator."""
+SHORT_COPIES = {"jax": {"copy_to"}}
+"""JAX's profiler has no names for copies: one that its caller makes in a moment leaves no span."""
 
 
 def idle_cases(timeline: Timeline) -> set[str]:
