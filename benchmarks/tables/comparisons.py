@@ -96,20 +96,23 @@ def planted_faults(folder: Path) -> str:
     """Give a row to each fault that was planted in MXNet and in PyTorch, with how often its part
     was named first, on the quiet machine and beside spinning processes.
     """
-    headings, columns = ["planted", "its part"], []
+    headings = ["planted", "its part"]
+    columns: list[tuple[int, Sequence[Sequence[str]]]] = []
     documents = {}
     for backend in ("mxnet", "torch"):
         file = f"planted-faults-{backend}.json"
         documents[file] = read_json(folder / file)
         for spinners, trials in sorted(documents[file]["trials"].items()):
-            beside = f", beside {spinners} spinning" if int(spinners) else ""
-            headings += [f"named first, {title(backend)}{beside}", "size / planted"]
-            columns.append(counts(trials))
+            if int(spinners):
+                headings.append(f"beside {spinners} spinning")
+            else:
+                headings += [f"named first, {title(backend)}", "size / planted"]
+            columns.append((int(spinners), counts(trials)))
     rows = []
-    for of_fault in zip(*columns, strict=True):
-        what, part, *_ = of_fault[0]
+    for number, (what, part, *_) in enumerate(columns[0][1]):
         row = [what, part]
-        for _, _, named_first, _, size in of_fault:
-            row += [named_first, size]
+        for spinners, of_faults in columns:
+            _, _, named_first, _, size = of_faults[number]
+            row += [named_first] if spinners else [named_first, size]
         rows.append(row)
     return "\n".join([markdown_table(headings, rows), source_of(folder, documents)])
