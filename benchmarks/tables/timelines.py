@@ -5,12 +5,13 @@ parallel-core compare --backends mxnet,mxnet-as-shipped,torch,jax --rounds 5 --o
 python -m benchmarks.tables.timelines DIR
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from benchmarks.harness.results import results_folder, write_text
+from benchmarks.harness.results import read_json, results_folder, write_text
 from benchmarks.tables.sources import measured_on
 from parallel_core.compare.analysis import analyse
 from parallel_core.compare.storage import RESULT, read_comparison, saved_timelines
@@ -42,7 +43,9 @@ def main(folder: Path, out: Path) -> None:
     source = f"{measured_on(folder / RESULT, document)}; one repetition under the profiler"
     picture = titled(replace(chart, lanes_width=LANES), TITLE, source, width=WIDTH)
     write_text(out / "timelines.svg", picture.decode())
-    write_text(out / RESULT, (folder / RESULT).read_text(encoding="utf-8"))
+    # Without indentation it is a third shorter.
+    results = json.dumps(read_json(folder / RESULT), ensure_ascii=False, separators=(",\n", ":"))
+    write_text(out / RESULT, f"{results}\n")
 
 
 if __name__ == "__main__":
