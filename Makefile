@@ -101,7 +101,7 @@ test-matrix: $(TOOLS)
 	  PYTHONPATH='$(CURDIR)' "$$python" -m pytest -p no:xdist -q -m 'not long' tests/backends || exit; \
 	  PYTHONPATH='$(CURDIR)' "$$python" -m parallel_core conformance --all --minutes 0.5 --seed 1 || exit; done
 
-# Four benchmarks, one after the other, and which targets they met: about an hour on two cores.
+# Three benchmarks, one after the other, and which targets they met: about an hour on two cores.
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks bench
 

@@ -14,7 +14,6 @@ from benchmarks.measurements import (
     exercises,
     network,
     processes,
-    queue_depth,
     speed,
     variants,
 )
@@ -24,7 +23,6 @@ OF_BENCH = (
     abstraction.MEASUREMENT,
     allreduce.MEASUREMENT,
     speed.MEASUREMENT,
-    queue_depth.MEASUREMENT,
 )
 MEASUREMENTS = (
     *OF_BENCH,

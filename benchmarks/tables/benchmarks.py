@@ -19,7 +19,7 @@ from parallel_core.system.formatting import figure
 FRAMEWORK = re.compile(rf"\b({'|'.join(map(re.escape, names()))})\b( async| sync)?(: |, | )?")
 """A framework in the name of a finding."""
 MILLISECONDS = {"ms": 1.0, "μs": 1e-3}
-WITH_TARGETS = ("abstraction", "allreduce", "training/speed", "queue-depth")
+WITH_TARGETS = ("abstraction", "allreduce", "training/speed")
 
 
 def _read(folder: Path, name: str) -> tuple[list[Finding], str]:

@@ -20,7 +20,6 @@ from benchmarks.measurements import (
     exercises,
     network,
     processes,
-    queue_depth,
     speed,
     variants,
 )
@@ -36,7 +35,6 @@ STORED = {
     "abstraction": abstraction,
     "allreduce": allreduce,
     "experiments/variants": variants,
-    "queue-depth": queue_depth,
     "training/speed": speed,
     "training/network": network,
 }
