@@ -17,7 +17,7 @@ from benchmarks.measurements import (
     speed,
     variants,
 )
-from benchmarks.trust import planted_faults, self_test, twins, under_load
+from benchmarks.trust import planted_faults, recordings, self_test, twins, under_load
 
 OF_BENCH = (
     abstraction.MEASUREMENT,
@@ -30,6 +30,7 @@ MEASUREMENTS = (
     network.MEASUREMENT,
     planted_faults.MEASUREMENT,
     processes.MEASUREMENT,
+    recordings.MEASUREMENT,
     self_test.MEASUREMENT,
     twins.MEASUREMENT,
     under_load.MEASUREMENT,

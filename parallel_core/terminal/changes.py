@@ -9,7 +9,7 @@ from parallel_core.system.machine import WORTH_SAYING
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_table, table_of
 from parallel_core.terminal.timeline import NOTHING
-from parallel_core.traces.account import LEAST, WORDS
+from parallel_core.traces.account import WORDS
 from parallel_core.traces.profile.changes import Change, Changes
 from parallel_core.traces.profile.recorded_steps import Side
 
@@ -22,6 +22,9 @@ def show_changes(changes: Changes, console: Console) -> None:
     show_sentence(changes.sentence, console, "bold")
     if changes.step is None:
         return
+    if changes.counted:
+        counted = ", ".join(change.in_words for change in changes.counted[:MAX_OPERATIONS])
+        show_sentence(f"By count, in a step: {counted}.", console)
     show_table(_table(changes, changes.step), console)
     for heading, reasons in (("no longer", changes.gone), ("now", changes.come)):
         for row in reasons[:1]:
@@ -33,8 +36,6 @@ def show_changes(changes: Changes, console: Console) -> None:
             "the busiest thread waited for a core: intervals allow for it."
         )
         show_sentence(sentence, console, ASIDE)
-    if changes.unmatched.share >= LEAST:
-        show_sentence(f"{changes.unmatched.in_words}.", console, ASIDE)
 
 
 def _table(changes: Changes, step: Change) -> Table:
@@ -44,10 +45,9 @@ def _table(changes: Changes, step: Change) -> Table:
         if part.before or part.after:
             _add_time(table, WORDS[part.name], part)
     _add_time(table, "a step", step)
-    figures_after = _exchanges(changes.after)
-    for label, before in _exchanges(changes.before).items():
-        if before != figures_after[label]:
-            table.add_row(label, before, figures_after[label])
+    hidden_before, hidden_after = map(_hidden, (changes.before, changes.after))
+    if hidden_before != hidden_after:
+        table.add_row("hidden exchange", hidden_before, hidden_after)
     for operation in changes.operations[:MAX_OPERATIONS]:
         numbers = figure(operation.number_before)
         if operation.number_after != operation.number_before:
@@ -62,11 +62,7 @@ def _add_time(table: Table, label: str, change: Change) -> None:
     table.add_row(label, seconds(change.before), seconds(change.after), difference)
 
 
-def _exchanges(side: Side) -> dict[str, str]:
-    """Return what is counted of a side's exchanges, as it is written."""
-    early, hidden = side.early_exchanges, side.hidden_exchange_share
-    return {
-        "exchanges a step": figure(side.exchanges_a_step),
-        "launched in backward": NOTHING if early is None else f"{early} of {side.exchanges}",
-        "hidden exchange": NOTHING if hidden is None else percent(hidden),
-    }
+def _hidden(side: Side) -> str:
+    """Return the share of a side's exchange that is hidden, as it is written."""
+    share = side.hidden_exchange_share
+    return NOTHING if share is None else percent(share)

@@ -3,16 +3,16 @@ takes less or more, what of it that is, and what it does otherwise.
 
 Recordings of one program differ by what else ran, however alike the steps of each are. So a
 recording is one value, and several a side say how far apart such values lie. Where there is one, a
-load that lasted was common to its steps: it is known no better than they lie apart, nor than the
-noise that is assumed between processes. Five recordings of a loop of PyTorch that hardly waited for
-a core had a standard deviation of 3.5 %, as is assumed.
+load that lasted was common to its steps: it is known no better than they lie apart, nor than
+recordings of one program do (`ALONE`).
 
 The two sides are not recorded in turn. While one side's threads waited longer for a core than the
 other's, any part of its step may have been that much shorter.
 
-Of twelve recordings each of small loops of PyTorch and of MXNet, half of them beside two other
-processes, where a step took up to four and eight times as long, no three were called different from
-three others in 200 draws each, also if one side was the quiet one; and 0 and 3 of 66 pairs were.
+What a step does more often is known in each recording, and needs no such interval.
+
+benchmarks/trust/recordings.py counts how often recordings of one program are called different, and
+planted changes are named first.
 """
 
 import math
@@ -20,9 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import methodcaller
-from statistics import fmean
+from statistics import fmean, median
 from typing import Annotated, Literal
 
+from backends.profiling.timeline import SpanKind
 from parallel_core.measurement.confidence_intervals import Interval, decide, exponential
 from parallel_core.measurement.differences import (
     FEWEST_PROCESSES,
@@ -32,6 +33,7 @@ from parallel_core.measurement.differences import (
     verdict_on,
 )
 from parallel_core.measurement.over_rounds import BETWEEN_PROCESSES, in_percent
+from parallel_core.system.formatting import figure as written
 from parallel_core.system.formatting import listed, percent, seconds
 from parallel_core.traces.account import LEAST, PARTS
 from parallel_core.traces.figures import RATIO, Ratio, Seconds, SecondsInterval, figure
@@ -44,12 +46,17 @@ from parallel_core.traces.profile.recorded_steps import (
     Side,
     Time,
 )
-from parallel_core.traces.profile.requirements import Unanswered
+from parallel_core.traces.profile.requirements import EARLY, Unanswered
 from parallel_core.traces.reasons import Unhidden
 
 USUAL_DEVIATION = math.log1p(BETWEEN_PROCESSES) / NORMAL / math.sqrt(2)
 """The standard deviation of the logarithm of a step's time in several processes, by which two of
 them differ by less than BETWEEN_PROCESSES in 95 %.
+"""
+ALONE = 0.15
+"""The same deviation, by which a single recording is judged: it was 0.13 to 0.16 in 20 recordings
+each of four programs, on a virtual machine whose cores change their speed, and nothing in a
+recording says at which of them it was made.
 """
 IN_WORDS: Mapping[str, str] = dict(
     zip(
@@ -58,6 +65,8 @@ IN_WORDS: Mapping[str, str] = dict(
         strict=True,
     )
 )
+LEAST_COUNT = 0.5
+"""In numbers a step: a thread that is late in a step or two is no change."""
 TOO_FEW = Unanswered(
     "step", "too-few-recordings", "three recordings a side, which say how far apart they lie"
 )
@@ -96,6 +105,21 @@ class OperationChange:
 
 
 @dataclass(frozen=True)
+class CountChange:
+    """How often a step does something, before and after: load hardly changes it."""
+
+    name: str
+    kind: SpanKind
+    before: Ratio
+    after: Ratio
+
+    @property
+    def in_words(self) -> str:
+        """What a step does more often, or less: `linear 6 → 7`."""
+        return f"{self.name} {written(self.before)} → {written(self.after)}"
+
+
+@dataclass(frozen=True)
 class Changes:
     """What changed between the recordings of two sides; where they cannot be compared, only why."""
 
@@ -112,17 +136,22 @@ class Changes:
     gone: tuple[Unhidden, ...] = ()
     """The reasons why something was not hidden in each recording before, and in none after."""
     come: tuple[Unhidden, ...] = ()
+    counted: tuple[CountChange, ...] = ()
+    """What all recordings after do more often in a step than all before, or all less often; first
+    what is launched before the backward pass is over, then what takes longest.
+    """
     operations: tuple[OperationChange, ...] = ()
     """Those whose time surely changed, the largest change first."""
 
     @figure
     def sentence(self) -> str:
         """By how much a step takes less or more, and what of it; or that this is not known."""
-        if self.ratio is None or self.step is None:
+        if self.ratio is None:
             return f"They cannot be compared: {self.cannot_answer[0].missing}."
         longer, low, high = self.ratio.estimate - 1, self.ratio.low - 1, self.ratio.high - 1
-        certain = self._certain_parts(self.step)
-        if self.verdict in ("faster", "slower"):
+        certain = listed([f"{part.in_words} {IN_WORDS[part.name]}" for part in self.certain_parts])
+        though = f", though {certain}" if certain else ""
+        if self.verdict in ("faster", "slower") and self.step is not None:
             share, direction = Interval(longer, low, high), "more"
             if self.verdict == "faster":
                 share, direction = Interval(-longer, -high, -low), "less"
@@ -133,14 +162,27 @@ class Changes:
             )
         if self.verdict == "no difference shown":
             bound = percent(max(high, -low))
-            sentence = f"No difference is shown: less than {bound} either way ({self._recordings})"
-            return f"{sentence}, though {certain}." if certain else f"{sentence}."
+            recordings = f"({self._recordings})"
+            return f"No difference is shown: less than {bound} either way {recordings}{though}."
         differs = f"{percent(abs(longer))} {'shorter' if longer < 0 else 'longer'}"
         between_runs = percent(math.sqrt(self.ratio.high / self.ratio.low) - 1)
         return (
-            f"One recording each decides nothing: the step is {differs}, and runs of one program "
-            f"differ by up to {between_runs}. Record three (--repeat 3)."
+            f"The step is {differs} in one recording each, and runs of one program differ by up to "
+            f"{between_runs}: record three (--repeat 3){though}."
         )
+
+    @property
+    def certain_parts(self) -> tuple[Change, ...]:
+        """The parts that surely changed and are worth saying, the largest change first."""
+        if self.step is None:
+            return ()
+        least = LEAST * self.step.before
+        certain = [
+            part
+            for part in self.parts
+            if part.is_certain and abs(part.difference.estimate) >= least
+        ]
+        return tuple(sorted(certain, key=lambda part: -abs(part.difference.estimate)))
 
     def slower_by_more_than(self, limit: float) -> bool | None:
         """Return whether a step is surely slower by more than so many percent; None if that cannot
@@ -148,16 +190,6 @@ class Changes:
         """
         place = None if self.ratio is None else decide(self.ratio, 1 + limit / 100)
         return None if place is None else place == 1
-
-    def _certain_parts(self, step: Change) -> str:
-        """List the parts of a step that surely changed, the largest change first."""
-        by_size = sorted(self.parts, key=lambda part: -abs(part.difference.estimate))
-        certain = []
-        for part in by_size:
-            is_worth_saying = abs(part.difference.estimate) >= LEAST * step.before
-            if part.is_certain and is_worth_saying:
-                certain.append(f"{part.in_words} {IN_WORDS[part.name]}")
-        return listed(certain) if certain else ""
 
     @property
     def _recordings(self) -> str:
@@ -199,6 +231,7 @@ def changes_between(
         parts=tuple(parts),
         gone=_reasons_only_in(before, after),
         come=_reasons_only_in(after, before),
+        counted=_changed_counts(before, after),
         operations=_changed_operations(before, after),
     )
 
@@ -220,7 +253,7 @@ def _sample(side: Side, other: Side, time_of: Callable[[RecordedSteps], Time]) -
     values = [time.seconds for time in times]
     deviation = USUAL_DEVIATION * fmean(values)
     if len(times) < FEWEST_PROCESSES:
-        deviation = math.hypot(deviation, times[0].deviation)
+        deviation = math.hypot(ALONE * fmean(values), times[0].deviation)
     lost_share = max(side.core_wait_share - other.core_wait_share, 0.0)
     return Sample(values, deviation, lost_share * side.seconds)
 
@@ -229,6 +262,32 @@ def _change(name: str, before: Sample, after: Sample, among: int = 1) -> Change:
     """Return the change of a time; of `among` several, the intervals of all are right together."""
     difference = unpaired_interval(after, before, among)
     return Change(name, fmean(before.values), fmean(after.values), difference)
+
+
+def _changed_counts(before: Side, after: Side) -> tuple[CountChange, ...]:
+    """Return what a step surely does more often on one side than on the other."""
+    numbers_before, numbers_after = (
+        [_numbers_of_step(recording) for recording in side.recordings] for side in (before, after)
+    )
+    changes = []
+    for operation in dict.fromkeys(chain.from_iterable((*numbers_before, *numbers_after))):
+        counts_before = [numbers.get(operation, 0.0) for numbers in numbers_before]
+        counts_after = [numbers.get(operation, 0.0) for numbers in numbers_after]
+        apart = max(min(counts_before) - max(counts_after), min(counts_after) - max(counts_before))
+        if apart >= LEAST_COUNT:
+            medians = median(counts_before), median(counts_after)
+            changes.append(CountChange(operation.name, operation.kind, *medians))
+    return tuple(changes)
+
+
+def _numbers_of_step(recording: RecordedSteps) -> Mapping[Operation, float]:
+    """Return how often a step does what, in the order in which it is told."""
+    launched = {}
+    if recording.early_exchanges is not None and recording.steps:
+        steps = recording.processes * len(recording.steps)
+        launched[Operation(EARLY, "exchange")] = recording.early_exchanges / steps
+    longest_first = sorted(recording.operations.items(), key=lambda done: -done[1].time.seconds)
+    return {**launched, **{operation: done.number for operation, done in longest_first}}
 
 
 def _changed_operations(before: Side, after: Side) -> tuple[OperationChange, ...]:

@@ -19,7 +19,7 @@ from backends.profiling.timeline import KINDS, SpanKind
 from parallel_core.measurement.confidence_intervals import student_t
 from parallel_core.traces.account import Parts, mean_of
 from parallel_core.traces.case_spans import CaseSpans, groups_of
-from parallel_core.traces.figures import Count, Lacking, Ratio, Share, figure
+from parallel_core.traces.figures import Count, Lacking, Share, figure
 from parallel_core.traces.profile.requirements import Unanswered, cannot_answer, recording_of
 from parallel_core.traces.ranks.jobs import of_processes
 from parallel_core.traces.reasons import Unhidden
@@ -110,27 +110,6 @@ class Side:
     def core_wait_share(self) -> Share:
         """During what share of the time the busiest thread waited for a core, on average."""
         return fmean(recording.core_wait_share for recording in self.recordings)
-
-    @figure
-    def exchanges_a_step(self) -> Ratio:
-        """How many there are in a median step of a process."""
-        exchanges = [
-            done.number
-            for operation, done in self.operations.items()
-            if operation.kind == "exchange"
-        ]
-        return sum(exchanges)
-
-    @figure
-    def exchanges(self) -> Count:
-        """How many there are in all recordings."""
-        return sum(recording.exchanges for recording in self.recordings)
-
-    @figure
-    def early_exchanges(self) -> Annotated[Count | None, Lacking("no-backward-pass")]:
-        """How many of them were launched before their backward pass was over."""
-        counts = [recording.early_exchanges for recording in self.recordings]
-        return None if None in counts else sum(filter(None, counts))
 
     @figure
     def hidden_exchange_share(self) -> Annotated[Share | None, Lacking("no-exchange")]:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from parallel_core.traces.profile.changes import Changes, changes_between
-from parallel_core.traces.profile.recorded_steps import Operation, read_recording
+from parallel_core.traces.profile.recorded_steps import read_recording
+from parallel_core.traces.profile.requirements import EARLY
 from tests.parallel_core.command_line.test_profile import profile
 from tests.parallel_core.traces.profile.recorded_programs import EXAMPLES
 
 Require = Callable[[str], None]
-LAYERS, MORE_PRODUCTS, PAUSE = 20, 3, 0.2
-STEPS, RANKS = 5, 2
+LAYERS, PAUSE = 6, 0.2
 
 
 def both_ways(tmp_path: Path, require: Require, *planted: str) -> Iterator[tuple[int, Changes]]:
@@ -37,29 +37,28 @@ def both_ways(tmp_path: Path, require: Require, *planted: str) -> Iterator[tuple
 
 
 @pytest.mark.long
-def test_exchanges_after_the_pass_in_place_of_during_it_are_counted(
-    tmp_path: Path, require: Require
+@pytest.mark.parametrize(
+    ("planted", "name", "usual", "changed"),
+    [
+        # The first layer's gradient is ready when nothing is left to compute.
+        (("--late",), EARLY, LAYERS - 1, 0),
+        (("--more-products", "1"), "linear", LAYERS, LAYERS + 1),
+    ],
+    ids=["exchanges after the pass", "a product more"],
+)
+def test_a_change_is_counted(
+    planted: tuple[str, ...],
+    name: str,
+    usual: int,
+    changed: int,
+    tmp_path: Path,
+    require: Require,
 ) -> None:
-    for direction, changes in both_ways(tmp_path, require, "--late"):
-        during, after = (changes.before, changes.after)[::direction]
-        assert during.exchanges == after.exchanges == RANKS * STEPS * LAYERS
-        # The first layer's is ready when nothing is left to compute.
-        assert during.early_exchanges == RANKS * STEPS * (LAYERS - 1)
-        assert after.early_exchanges == 0
-
-
-@pytest.mark.long
-def test_more_computing_is_counted_and_named(tmp_path: Path, require: Require) -> None:
-    product = Operation("linear", "compute")
-    more = ("--more-products", str(MORE_PRODUCTS))
-    for direction, changes in both_ways(tmp_path, require, *more):
-        less_side, more_side = (changes.before, changes.after)[::direction]
-        assert less_side.operations[product].number == LAYERS
-        assert more_side.operations[product].number == LAYERS + MORE_PRODUCTS
-        assert less_side.exchanges == more_side.exchanges
+    for direction, changes in both_ways(tmp_path, require, *planted):
         assert changes.verdict != "not comparable"
-        assert changes.unmatched.side == more_side.name
-        assert product.name in changes.unmatched.names
+        counts = {change.name: (change.before, change.after) for change in changes.counted}
+        assert counts[name] == (usual, changed)[::direction]
+        assert name == EARLY or EARLY not in counts
 
 
 @pytest.mark.long

@@ -20,6 +20,7 @@ from parallel_core.traces.profile.recorded_steps import (
     Time,
     read_recording,
 )
+from parallel_core.traces.profile.requirements import EARLY
 from parallel_core.traces.trace_files import pack_trace
 from tests.parallel_core.traces.profile.made_up_recordings import STEPS, Training
 
@@ -91,15 +92,30 @@ def test_parts_sum_to_the_change_of_the_step(recordings: Recordings) -> None:
 
 def test_exchanges_and_reasons_are_counted(recordings: Recordings) -> None:
     changes = changes_between(recordings(LATE, BEFORE), recordings(USUAL, AFTER))
-    before, after = changes.before, changes.after
-    all_exchanges = 3 * 4 * STEPS
-    assert before.exchanges == after.exchanges == all_exchanges
-    assert before.exchanges_a_step == after.exchanges_a_step == 4
-    assert (before.early_exchanges, after.early_exchanges) == (0, 72)
-    assert before.hidden_exchange_share == pytest.approx(0, abs=0.05)
-    assert after.hidden_exchange_share == pytest.approx(0.75, abs=0.05)
+    (early,) = changes.counted
+    assert (early.name, early.kind, early.before, early.after) == (EARLY, "exchange", 0, 3)
+    assert changes.before.hidden_exchange_share == pytest.approx(0, abs=0.05)
+    assert changes.after.hidden_exchange_share == pytest.approx(0.75, abs=0.05)
     assert [row.code for row in changes.gone] == ["launched-after"]
     assert [row.code for row in changes.come] == ["nothing-left"]
+
+
+def test_what_all_recordings_do_more_often_is_counted(recordings: Recordings) -> None:
+    before, after = recordings(USUAL, BEFORE), recordings(USUAL, AFTER)
+    linear = Operation("linear", "compute")
+
+    def with_numbers(*numbers: float) -> list[RecordedSteps]:
+        counted = []
+        for recording, number in zip(after, numbers, strict=True):
+            done = recording.operations[linear]._replace(number=number)
+            counted.append(replace(recording, operations={**recording.operations, linear: done}))
+        return counted
+
+    assert changes_between(before, with_numbers(5, 4, 5)).counted == ()
+    assert changes_between(before, with_numbers(4.4, 4.4, 4.4)).counted == ()
+    for numbers, number_after in (((5, 6, 5), 5), ((3, 3, 2), 3)):
+        (change,) = changes_between(before, with_numbers(*numbers)).counted
+        assert (change.name, change.before, change.after) == ("linear", 4, number_after)
 
 
 def test_the_operations_that_changed_are_named(recordings: Recordings) -> None:
@@ -156,11 +172,12 @@ def test_one_recording_a_side_decides_what_runs_of_one_program_do_not_differ_by(
     assert changes.verdict == "too few runs"
     assert changes.cannot_answer[0].code == "too-few-recordings"
     assert changes.slower_by_more_than(5) is None
-    clearly = changes_between(recordings(USUAL, BEFORE[:1]), recordings(LATE, AFTER[:1]))
+    twice_as_long = replace(USUAL, waiting=30000.0)
+    clearly = changes_between(recordings(USUAL, BEFORE[:1]), recordings(twice_as_long, AFTER[:1]))
     assert clearly.verdict == "slower"
     assert "(one recording each)" in clearly.sentence
     assert clearly.slower_by_more_than(10) is True
-    assert clearly.slower_by_more_than(60) is False
+    assert clearly.slower_by_more_than(300) is False
 
 
 def test_what_other_work_took_of_one_side_is_allowed_for(recordings: Recordings) -> None:

@@ -11,33 +11,19 @@ from typing import Any
 import pytest
 
 from parallel_core.traces.trace_files import read_ranks
+from tests.parallel_core.traces.profile.recorded_programs import EXAMPLES
 
 Require = Callable[[str], None]
 
-PROGRAM = """
-import sys
-from contextlib import nullcontext
-import jax, jax.numpy as jnp
-
-step = jax.jit(lambda weights: weights - 0.1 * jnp.tanh(weights @ weights))
-weights = jnp.ones((64, 64))
-own = jax.profiler.trace(sys.argv[1]) if len(sys.argv) > 1 else nullcontext()
-with own:
-    for number in range(12):
-        with jax.profiler.StepTraceAnnotation("train", step_num=number):
-            weights = step(weights)
-    weights.block_until_ready()
-print("done")
-"""
+STEPS = 12
 
 
 def profiled(folder: Path, *arguments: str) -> dict[str, Any]:
     """Profile the program, which must end as it would alone; return the JSON document."""
-    program = folder / "train.py"
-    program.write_text(PROGRAM)
     document = folder / "all.json"
     profile = [sys.executable, "-m", "parallel_core", "profile", "--output", str(folder / "out")]
-    command = [*profile, "--json", str(document), "--", str(program), *arguments]
+    program = (str(EXAMPLES / "plain_jax.py"), str(STEPS))
+    command = [*profile, "--json", str(document), "--", *program, *arguments]
     two_devices = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     ended = subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=two_devices, check=False
@@ -67,6 +53,6 @@ def test_a_jax_program_s_own_profile_is_left_to_it(tmp_path: Path, require: Requ
     require("jax")
     own = tmp_path / "own"
     (process,) = profiled(tmp_path, str(own))["processes"]
-    assert process["steps_seen"] == 12
+    assert process["steps_seen"] == STEPS
     assert process["trace"] is None
     assert len(list(own.rglob("*.trace.json.gz"))) == 1

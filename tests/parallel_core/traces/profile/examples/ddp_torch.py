@@ -41,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--bucket-cap-mb", type=float, default=0.5)
     parser.add_argument("--no-sync", action="store_true")
+    parser.add_argument("--fork", action="store_true", help="faster than to import all again")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--init-method", default="env://")
@@ -51,7 +52,8 @@ def main() -> None:
         os.environ.update(
             MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ.get("MASTER_PORT", "29500")
         )
-        torch.multiprocessing.spawn(train, (options,), nprocs=2)
+        start = "fork" if options.fork else "spawn"
+        torch.multiprocessing.start_processes(train, (options,), nprocs=2, start_method=start)
 
 
 if __name__ == "__main__":
