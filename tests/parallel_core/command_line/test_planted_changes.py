@@ -3,17 +3,17 @@
 Load disturbs times, so they are told by counts, and a wait by how long the program sleeps.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from parallel_core.traces.profile.changes import Changes, changes_between
 from parallel_core.traces.profile.recorded_steps import Operation, read_recording
+from tests.conftest import Require
 from tests.parallel_core.command_line.test_profile import profile
 from tests.parallel_core.traces.profile.recorded_programs import EXAMPLES
 
-Require = Callable[[str], None]
 LAYERS, MORE_PRODUCTS, PAUSE = 20, 3, 0.2
 STEPS, RANKS = 5, 2
 
@@ -51,8 +51,8 @@ def test_exchanges_after_the_pass_in_place_of_during_it_are_counted(
 @pytest.mark.long
 def test_more_computing_is_counted_and_named(tmp_path: Path, require: Require) -> None:
     product = Operation("linear", "compute")
-    more = ("--more-products", str(MORE_PRODUCTS))
-    for direction, changes in both_ways(tmp_path, require, *more):
+    more = f"--more-products={MORE_PRODUCTS}"
+    for direction, changes in both_ways(tmp_path, require, more):
         less_side, more_side = (changes.before, changes.after)[::direction]
         assert less_side.operations[product].number == LAYERS
         assert more_side.operations[product].number == LAYERS + MORE_PRODUCTS
@@ -64,7 +64,7 @@ def test_more_computing_is_counted_and_named(tmp_path: Path, require: Require) -
 
 @pytest.mark.long
 def test_a_data_loader_that_waits_is_told_as_waiting(tmp_path: Path, require: Require) -> None:
-    for direction, changes in both_ways(tmp_path, require, "--pause", str(PAUSE)):
+    for direction, changes in both_ways(tmp_path, require, f"--pause={PAUSE}"):
         largest = max(changes.parts, key=lambda part: abs(part.difference.estimate))
         assert largest.name == "idle_seconds"
         assert direction * largest.difference.estimate > 0.9 * PAUSE
