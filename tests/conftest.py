@@ -215,6 +215,7 @@ def backend(load: Callable[[int], Backend]) -> Backend:
     return load(3)
 
 
+Require = Callable[[str], None]
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

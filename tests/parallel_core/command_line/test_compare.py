@@ -5,22 +5,24 @@ It runs in the tests' process unless a fixture shares its results, or a signal o
 """
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from parallel_core.experiments import EXPERIMENTS
-from tests.conftest import RunProgram
+from tests.conftest import Require, RunProgram
+from tests.parallel_core.command_line.refused import assert_refused
 from tests.parallel_core.command_line.test_command_line import PROGRAM, run
 from tests.parallel_core.jobs.ranks import are_gone, wait_for_lines, wait_until
 
 COMPARE = [*PROGRAM, "compare"]
-ON_NUMPY = ["--backends", "numpy", "--engines", "sync", "--no-traces"]
+ON_NUMPY = shlex.split("--backends numpy --engines sync --no-traces")
+WORKER = "parallel_core.run.worker"
 BRIEF = ["building-blocks", *ON_NUMPY]
 """An experiment that is over in a moment."""
 
@@ -66,11 +68,6 @@ worker.main()
 """
 
 
-def compare(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Compare in a process of its own."""
-    return run("compare", *arguments)
-
-
 def cells(folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
     read = json.loads((folder / "comparison.json").read_text())
     return {
@@ -91,23 +88,13 @@ def interpreter(path: Path, behaviour: str, asked_whether_it_can_run: str = "exi
 
 @pytest.mark.long
 def test_a_framework_compared_for_real(
-    require: Callable[[str], None], program: RunProgram, tmp_path: Path
+    require: Require, program: RunProgram, tmp_path: Path
 ) -> None:
     require("torch")
     folder = tmp_path / "out"
-    done = program(
-        *(
-            "compare",
-            "parallel",
-            "building-blocks",
-            "--backends",
-            "numpy,torch",
-            "--engines",
-            "sync",
-            "--quick",
-        ),
-        *("--rounds", "1", "--minutes", "0.2", "--out", str(folder)),
-    )
+    asked = "compare parallel building-blocks --backends numpy,torch --engines sync"
+    briefly = "--quick --rounds 1 --minutes 0.2"
+    done = program(*asked.split(), *briefly.split(), f"--out={folder}")
     assert done.returncode == 0, done.stderr
     assert "Devices at once" in done.stdout
     assert f"Report:  {folder / 'report.html'}" in done.stdout
@@ -143,19 +130,10 @@ def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "failing",
         "read asked; case $asked in *overlap*) kill -SEGV $$;; esac; echo no luck >&2; exit 2",
     )
-    options = [
-        "--backends",
-        "numpy,torch",
-        "--engines",
-        "sync",
-        "--no-traces",
-        "--rounds",
-        "2",
-        "--deadline",
-        "500",
-    ]
+    options = "--backends numpy,torch --engines sync --no-traces --rounds 2 --deadline 500"
     pythons = (f"--python=numpy={numpy}", f"--python=torch={torch}")
-    done = compare("overlap", "parallel", *options, *pythons, "--out", str(folder / "out"))
+    words = ("overlap", "parallel", *options.split(), *pythons)
+    done = run("compare", *words, f"--out={folder}/out")
     assert done.returncode == 0, done.stderr
     assert "on PyTorch without queues: failed: no luck" in " ".join(done.stdout.split())
     return folder
@@ -166,19 +144,16 @@ def test_rounds_are_interleaved_sizes_chosen_once_and_failed_runs_made_up_for(
 ) -> None:
     asked = [json.loads(line) for line in (interleaved / "log").read_text().splitlines()[:4]]
     assert [experiment for experiment, *_ in asked] == ["overlap", "parallel"] * 2
-    assert ["copies" in sizes for experiment, *sizes in asked if experiment == "overlap"] == [
-        False,
-        True,
-    ]
+    first, second = (sizes for experiment, *sizes in asked if experiment == "overlap")
+    assert "copies" not in first
+    assert "copies" in second
     read = cells(interleaved / "out")
     results = read["overlap numpy sync"]["results"]
     assert [result["parameters"] for result in results] == [results[0]["parameters"]] * 2
     # A run that fails is made up for, and what is refused once would be refused again.
-    failed = [
-        [one["round"] for one in read[f"{name} torch sync"]["failures"]]
-        for name in ("overlap", "parallel")
-    ]
-    assert failed == [[1, 2], [1]]
+    for name, rounds in (("overlap", [1, 2]), ("parallel", [1])):
+        failures = read[f"{name} torch sync"]["failures"]
+        assert [failure["round"] for failure in failures] == rounds
     options = json.loads((interleaved / "out" / "comparison.json").read_text())["options"]
     assert options["deadline_seconds"] == 500
 
@@ -194,18 +169,10 @@ def test_saved_sizes_are_taken_over_and_json_stands_alone(
                 result["parameters"]["copies"] = 7
     saved = tmp_path / "saved.json"
     saved.write_text(json.dumps(read))
-    options = [
-        "--rounds",
-        "1",
-        "--like",
-        str(saved),
-        "--json",
-        "-",
-        "--python",
-        f"numpy={interleaved / 'python'}",
-    ]
+    python = f"--python=numpy={interleaved / 'python'}"
+    like_saved = ("--rounds=1", f"--like={saved}", "--json=-")
     # No folder is named.
-    done = compare("overlap", *ON_NUMPY, *options)
+    done = run("compare", "overlap", *ON_NUMPY, python, *like_saved)
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "runs").iterdir()
     (result,) = cells(folder)["overlap numpy sync"]["results"]
@@ -218,26 +185,23 @@ def test_saved_sizes_are_taken_over_and_json_stands_alone(
 
 
 def test_little_time_takes_the_sizes_of_quick_and_so_does_what_is_like_it(tmp_path: Path) -> None:
-    usual = ["building-blocks", *ON_NUMPY, "--rounds", "1"]
+    usual = ["compare", *BRIEF, "--rounds=1"]
     made = {}
     for name, options in {
-        "little": ["--minutes", "1"],
-        "much": ["--minutes", "2"],
-        "like": ["--like", str(tmp_path / "little")],
+        "little": ["--minutes=1"],
+        "much": ["--minutes=2"],
+        "like": [f"--like={tmp_path}/little"],
     }.items():
-        done = compare(*usual, *options, "--out", str(tmp_path / name))
+        done = run(*usual, *options, f"--out={tmp_path}/{name}")
         assert done.returncode == 0, done.stderr
         made[name] = json.loads((tmp_path / name / "comparison.json").read_text())
-    assert {name: comparison["quick"] for name, comparison in made.items()} == {
-        "little": True,
-        "much": False,
-        "like": True,
-    }
+    is_quick = {name: comparison["quick"] for name, comparison in made.items()}
+    assert is_quick == {"little": True, "much": False, "like": True}
 
 
 def test_a_pipe_that_closes_early_costs_no_result(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    arguments = [*COMPARE, *BRIEF, "--rounds", "1", "--out", str(folder)]
+    arguments = [*COMPARE, *BRIEF, "--rounds=1", f"--out={folder}"]
     run = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert run.stdout is not None
     run.stdout.close()
@@ -249,7 +213,7 @@ def test_a_pipe_that_closes_early_costs_no_result(tmp_path: Path) -> None:
 def test_nothing_measured_is_one_line_and_status_1(program: RunProgram, tmp_path: Path) -> None:
     folder = tmp_path / "out [/b]"
     python = interpreter(tmp_path / "python", "echo 'parallel-core: no luck' >&2; exit 1")
-    done = program("compare", *BRIEF, "--python", f"numpy={python}", "--out", str(folder))
+    done = program("compare", *BRIEF, f"--python=numpy={python}", f"--out={folder}")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "parallel-core: nothing could be measured: no luck"
     # The folder is no markup, and the command can be pasted.
@@ -264,8 +228,8 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
     (tmp_path / "hanging.py").write_text(HANGING)
     hangs = f"exec {sys.executable} -P {tmp_path / 'hanging.py'} {note} $4"
     python = interpreter(tmp_path / "python", hangs)
-    arguments = ["building-blocks", "parallel", *ON_NUMPY, "--python", f"numpy={python}"]
-    command, pipe = [*COMPARE, *arguments, "--out", str(folder)], subprocess.PIPE
+    arguments = ["building-blocks", "parallel", *ON_NUMPY, f"--python=numpy={python}"]
+    command, pipe = [*COMPARE, *arguments, f"--out={folder}"], subprocess.PIPE
     run = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     (pid,) = wait_for_lines(1, note)
     run.send_signal(signal.SIGINT)
@@ -275,11 +239,8 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
         f"'{folder}'"
     )
     assert (run.returncode, errors.splitlines()[-1]) == (130, kept)
-    assert (
-        program("report", str(folder))
-        .stdout.rstrip()
-        .endswith(f"Report:  {folder / 'report.html'}")
-    )
+    printed = program("report", str(folder)).stdout
+    assert printed.rstrip().endswith(f"Report:  {folder / 'report.html'}")
     assert (folder / "report.html").exists()
     read = cells(folder)
     assert len(read["building-blocks numpy sync"]["results"]) == 1
@@ -289,26 +250,23 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
 
 def children(process: int) -> list[str]:
     """Return the numbers of a process's children that measure."""
-    own = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return [
-        child
-        for child in own
-        if b"parallel_core.run.worker" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-    ]
+    started = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [child for child in started if WORKER in Path(f"/proc/{child}/cmdline").read_text()]
 
 
 @pytest.mark.parametrize("as_soon_as_possible", [True, False])
 def test_what_measures_ends_when_the_comparison_is_killed(
     tmp_path: Path, as_soon_as_possible: bool
 ) -> None:
-    command = [*COMPARE, "overlap", *ON_NUMPY, "--out", str(tmp_path / "out")]
+    command = [*COMPARE, "overlap", *ON_NUMPY, f"--out={tmp_path}/out"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         wait_until(lambda: bool(children(run.pid)))
         measuring = children(run.pid)
         if not as_soon_as_possible:
             # It has begun to compute when it has loaded NumPy.
-            maps = [Path(f"/proc/{child}/maps") for child in measuring]
-            wait_until(lambda: all("numpy" in one.read_text() for one in maps))
+            (child,) = measuring
+            maps = Path(f"/proc/{child}/maps")
+            wait_until(lambda: "numpy" in maps.read_text())
         run.kill()
     assert len(measuring) == 1
     assert are_gone(measuring)
@@ -319,7 +277,6 @@ def test_a_folder_with_results_is_left_alone(
     program: RunProgram, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / name).write_text("kept")
-    done = program("compare", *BRIEF, "--out", str(tmp_path))
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"holds {name} already" in done.stderr
+    done = program("compare", *BRIEF, f"--out={tmp_path}")
+    assert_refused(done, f"holds {name} already")
     assert (tmp_path / name).read_text() == "kept"

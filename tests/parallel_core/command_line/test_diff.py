@@ -3,20 +3,21 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import RunProgram
+from tests.parallel_core.command_line.refused import assert_refused
 from tests.parallel_core.compare.made_up import every_chart
 from tests.parallel_core.traces.profile.made_up_recordings import Training
 
+Sides = tuple[list[str], list[str]]
 USUAL = Training()
 SLOWER = replace(USUAL, computing=1.5)
 
 
 @pytest.fixture
-def sides(tmp_path: Path) -> tuple[list[str], list[str]]:
+def sides(tmp_path: Path) -> Sides:
     """Record a program three times before a change, and three times after it."""
     before = [recorded(USUAL, tmp_path / f"before-{seed}.json", seed) for seed in range(3)]
     after = [recorded(SLOWER, tmp_path / f"after-{seed}.json", seed) for seed in range(3, 6)]
@@ -28,27 +29,19 @@ def recorded(training: Training, path: Path, seed: int) -> str:
     return str(training.record(path, seed))
 
 
-def as_json(path: Path) -> Any:
-    """Read what was written."""
-    return json.loads(path.read_text())
-
-
 def test_several_recordings_a_side_follow_their_option(
-    program: RunProgram, sides: tuple[list[str], list[str]], tmp_path: Path
+    program: RunProgram, sides: Sides, tmp_path: Path
 ) -> None:
     before, after = sides
     written = tmp_path / "changes.json"
-    done = program("diff", "--after", *after, "--json", str(written), "--before", *before)
+    done = program("diff", "--after", *after, f"--json={written}", "--before", *before)
     assert (done.returncode, done.stderr) == (0, "")
-    document = as_json(written)
+    document = json.loads(written.read_text())
     assert done.stdout.replace("\n", " ").startswith(document["sentence"])
     assert document["verdict"] == "slower"
     assert document["before"]["number_of_recordings"] == 3
     assert document["after"]["number_of_recordings"] == 3
     assert document["ratio"]["low"] > 1.3
-    of_parts = sum(part["difference"]["estimate"] for part in document["parts"])
-    assert of_parts == pytest.approx(document["step"]["difference"]["estimate"])
-    assert "step" not in {unanswered["question"] for unanswered in document["cannot_answer"]}
 
 
 def test_a_folder_of_ranks_is_one_recording(program: RunProgram, tmp_path: Path) -> None:
@@ -59,30 +52,32 @@ def test_a_folder_of_ranks_is_one_recording(program: RunProgram, tmp_path: Path)
         for rank in range(2):
             training.record(folder / f"rank{rank}.json", rank)
         folders.append(str(folder))
-    done = program("diff", *folders, "--json", "-")
+    done = program("diff", *folders, "--json=-")
     document = json.loads(done.stdout)
     assert document["verdict"] == "slower"
     assert document["before"]["number_of_recordings"] == 1
     assert document["before"]["exchanges"] == 2 * 4 * USUAL.steps
-    one_rank = program("diff", folders[0], f"{folders[1]}/rank0.json", "--json", "-")
+    one_rank = program("diff", folders[0], f"{folders[1]}/rank0.json", "--json=-")
     reason, *_ = json.loads(one_rank.stdout)["cannot_answer"]
-    assert reason == {
-        "question": "step",
-        "code": "other-processes",
-        "missing": "they have 1 and 2 processes",
-    }
+    assert (reason["question"], reason["code"]) == ("step", "other-processes")
 
 
-@pytest.mark.parametrize(("percent", "status"), [("5", 1), ("43", 3), ("90", 0)])
+@pytest.mark.parametrize(
+    ("percent", "status", "words"),
+    [
+        ("5", 1, "became slower by more than 5 %"),
+        ("43", 3, "by more than 43 % cannot be said"),
+        ("90", 0, ""),
+    ],
+)
 def test_a_limit_holds_or_does_not_or_that_cannot_be_said(
-    percent: str, status: int, program: RunProgram, sides: tuple[list[str], list[str]]
+    percent: str, status: int, words: str, program: RunProgram, sides: Sides
 ) -> None:
     before, after = sides
     done = program("diff", "--before", *before, "--after", *after, "--fail-if-slower", percent)
     assert done.returncode == status
     assert done.stdout.startswith("A step takes ")
-    says = {0: "", 1: "became slower by more than 5 %", 3: "by more than 43 % cannot be said"}
-    assert says[status] in done.stderr
+    assert words in done.stderr
     assert done.stderr.count("\n") == (status != 0)
 
 
@@ -90,7 +85,7 @@ def test_programs_that_differ_leave_a_limit_open(program: RunProgram, tmp_path: 
     before = recorded(USUAL, tmp_path / "before.json", 0)
     after = recorded(replace(USUAL, layers=9), tmp_path / "after.json", 1)
     assert program("diff", before, after).returncode == 0
-    assert program("diff", before, after, "--fail-if-slower", "5").returncode == 3
+    assert program("diff", before, after, "--fail-if-slower=5").returncode == 3
 
 
 def test_what_cannot_be_read_or_compared_is_one_line(program: RunProgram, tmp_path: Path) -> None:
@@ -113,6 +108,4 @@ def test_what_cannot_be_read_or_compared_is_one_line(program: RunProgram, tmp_pa
         ((recording, "--after", recording), "give BEFORE and AFTER"),
         (("--before", recording), "give BEFORE and AFTER"),
     ):
-        done = program("diff", *map(str, arguments))
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-        assert words in done.stderr
+        assert_refused(program("diff", *map(str, arguments)), words)

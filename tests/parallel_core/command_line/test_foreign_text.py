@@ -3,16 +3,16 @@ markup.
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import RunProgram
+from tests.parallel_core.command_line.refused import assert_refused
+from tests.parallel_core.command_line.test_command_line import run
 from tests.parallel_core.compare.made_up import comparison, failed, measured, parallel
-from tests.parallel_core.compare.test_storage import written
+from tests.parallel_core.compare.test_storage import RESULT, written
 from tests.parallel_core.terminal.printed import controls
 
 SEQUENCE = "\x1b]0;title\x07\x1b[2J\x9b31m\x7f\u202e"
@@ -24,30 +24,18 @@ SHOWN = f"␛]0;title␇␛[2J{UNKNOWN}31m␡{UNKNOWN}{MARKUP}end"
 
 def event(category: str, name: str, start: int, length: int, **fields: Any) -> dict[str, Any]:
     """Return an event of a trace in PyTorch's form."""
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": 1,
-        "ts": start,
-        "dur": length,
-        **fields,
-    }
+    row = {"ph": "X", "pid": 1, "tid": 1}
+    return {**row, "cat": category, "name": name, "ts": start, "dur": length, **fields}
 
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     """A trace of PyTorch's form, every name in which is foreign."""
-    thread_name = {
-        "ph": "M",
-        "name": "thread_name",
-        "pid": 1,
-        "tid": 1,
-        "args": {"name": f"thread {FOREIGN}"},
-    }
-    unended = {"ph": "B", "name": f"begun {FOREIGN}", "pid": 1, "tid": 2, "ts": 0}
-    events = [thread_name, unended, event(f"category {FOREIGN}", "left out", 0, 1)]
+    events = [
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": FOREIGN}},
+        {"ph": "B", "name": f"begun {FOREIGN}", "pid": 1, "tid": 2, "ts": 0},
+        event(f"category {FOREIGN}", "left out", 0, 1),
+    ]
     for number in range(8):
         start = 100 * number
         link = {"correlation": number + 1}
@@ -83,7 +71,7 @@ def test_a_trace_s_names_are_printed_as_text(program: RunProgram, trace: Path, r
 
 
 def test_a_trace_s_names_are_kept_in_json(program: RunProgram, trace: Path) -> None:
-    text = printed_without_controls(program, "trace", str(trace), "--json", "-")
+    text = printed_without_controls(program, "trace", str(trace), "--json=-")
     operations = json.loads(text)["cases"][0]["operations"]
     assert [operation["name"] for operation in operations] == [f"k {FOREIGN}"]
 
@@ -92,24 +80,20 @@ def test_a_comparison_s_names_and_reasons_are_printed_as_text(
     program: RunProgram, tmp_path: Path
 ) -> None:
     compared = comparison(
-        measured(parallel("torch"), (1.0, 1.1)), failed(parallel("mxnet"), reason=FOREIGN)
+        measured(parallel("torch"), (1.0,)), failed(parallel("mxnet"), reason=FOREIGN)
     )
-    foreign_keys: list[tuple[str | int, ...]] = [("command",)]
-    for process in (0, 1):
-        result = ("cells", 0, "results", process)
-        foreign_keys += [
-            (*result, "backend", "version"),
-            (*result, "data"),
-            (*result, "explanation"),
-            (*result, "cases", 0, "name"),
-        ]
+    foreign_keys = (
+        ("command",),
+        (*RESULT, "backend", "version"),
+        (*RESULT, "data"),
+        (*RESULT, "explanation"),
+        (*RESULT, "cases", 0, "name"),
+    )
     document = written(compared, *((keys, FOREIGN) for keys in foreign_keys))
-    old, new = tmp_path / "old", tmp_path / "new"
-    for folder in (old, new):
-        folder.mkdir()
-        (folder / "comparison.json").write_text(json.dumps(document))
-    printed_without_controls(program, "diff", str(old), str(new))
-    assert SHOWN in printed_without_controls(program, "report", str(new))
+    (tmp_path / "comparison.json").write_text(json.dumps(document))
+    folder = str(tmp_path)
+    printed_without_controls(program, "diff", folder, folder)
+    assert SHOWN in printed_without_controls(program, "report", folder)
 
 
 ENGINE = f"""
@@ -125,9 +109,6 @@ def test_an_engine_s_error_is_printed_as_text(tmp_path: Path) -> None:
     path = tmp_path / "engine.py"
     path.write_text(ENGINE)
     # In a separate process, where the engine becomes known by its name.
-    command = [sys.executable, "-m", "parallel_core", "run", "barriers", "--backend", f"{path}:Net"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
+    done = run("run", "barriers", f"--backend={path}:Net")
+    assert_refused(done, SHOWN)
     assert controls(done.stderr) == set()
-    assert done.stderr.count("\n") == 1
-    assert SHOWN in done.stderr

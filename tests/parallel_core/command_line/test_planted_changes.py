@@ -3,7 +3,7 @@
 Load disturbs times, so they are told by counts, and a wait by how long the program sleeps.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,10 @@ import pytest
 from parallel_core.traces.profile.changes import Changes, changes_between
 from parallel_core.traces.profile.recorded_steps import read_recording
 from parallel_core.traces.profile.requirements import EARLY
+from tests.conftest import Require
 from tests.parallel_core.command_line.test_profile import profile
 from tests.parallel_core.traces.profile.recorded_programs import EXAMPLES
 
-Require = Callable[[str], None]
 LAYERS, PAUSE = 6, 0.2
 
 

@@ -32,6 +32,10 @@ def result(cell: Cell, seconds: Mapping[str, float], **changes: Any) -> Result:
     """Return a process's result: each case took its time, give or take a thousandth."""
     # The case of both devices contains all others.
     parts = {TOGETHER: tuple(name for name in seconds if name != TOGETHER)}
+    cases = []
+    for name, usual in seconds.items():
+        rounds = (usual, usual * 1.001, usual * 0.999)
+        cases.append(Case(name, rounds, (usual / 10,) * 3, (usual * 2,), parts.get(name, ())))
     plain = Result(
         experiment=cell.experiment,
         backend={
@@ -45,16 +49,7 @@ def result(cell: Cell, seconds: Mapping[str, float], **changes: Any) -> Result:
             "settings": {},
         },
         parameters={"size": 100, "rounds": 3},
-        cases=tuple(
-            Case(
-                name,
-                (taken, taken * 1.001, taken * 0.999),
-                (taken / 10,) * 3,
-                (taken * 2,),
-                parts.get(name, ()),
-            )
-            for name, taken in seconds.items()
-        ),
+        cases=tuple(cases),
         metrics={EXPERIMENTS[cell.experiment].main.name: 1 / next(iter(seconds.values()))},
         checks={"max_relative_error": 0.0},
         explanation="It was measured.",
@@ -69,29 +64,30 @@ def measured(cell: Cell, times: Sequence[float], case: str | None = None) -> Cel
     return CellResults(cell, tuple(result(cell, {name: seconds}) for seconds in times))
 
 
-def with_parts(one: CellResults, shares: Mapping[str, float]) -> CellResults:
+def with_parts(cell: CellResults, shares: Mapping[str, float]) -> CellResults:
     """Give all cases of a cell parts of their times, which are shares of them: bare, operations,
     overhead, transfer.
     """
 
     def divided(case: Case) -> Case:
         parts = {
-            f"{part}_seconds": tuple(share * taken for taken in case.seconds)
+            f"{part}_seconds": tuple(share * seconds for seconds in case.seconds)
             for part, share in shares.items()
         }
         return replace(case, **parts)
 
-    results = (replace(result, cases=tuple(map(divided, result.cases))) for result in one.results)
-    return replace(one, results=tuple(results))
+    results = (replace(result, cases=tuple(map(divided, result.cases))) for result in cell.results)
+    return replace(cell, results=tuple(results))
 
 
-def with_figures(one: CellResults, figures: Iterable[float]) -> CellResults:
-    name = EXPERIMENTS[one.cell.experiment].main.name
+def with_figures(cell: CellResults, figures: Iterable[float]) -> CellResults:
+    """Return a cell's results with these values of its experiment's main metric."""
+    name = EXPERIMENTS[cell.cell.experiment].main.name
     results = (
         replace(result, metrics={name: value})
-        for result, value in zip(one.results, figures, strict=False)
+        for result, value in zip(cell.results, figures, strict=False)
     )
-    return replace(one, results=tuple(results))
+    return replace(cell, results=tuple(results))
 
 
 def failed(cell: Cell, reason: str = "torch is not installed") -> CellResults:
@@ -105,7 +101,8 @@ def times(factor: float) -> tuple[float, ...]:
 
 
 def changed(results: CellResults, **changes: Any) -> CellResults:
-    return replace(results, results=tuple(replace(one, **changes) for one in results.results))
+    changed_results = (replace(result, **changes) for result in results.results)
+    return replace(results, results=tuple(changed_results))
 
 
 def on_other_backend(results: CellResults, **changes: Any) -> CellResults:
@@ -138,10 +135,7 @@ DETAILS: Mapping[str, Mapping[str, Any]] = {
         "data": NASTY,
     },
     "async": {
-        "metrics": {
-            "dispatch_fraction": 0.01,
-            "t1_seconds": 1e-5,
-        },
+        "metrics": {"dispatch_fraction": 0.01, "t1_seconds": 1e-5},
         "cases": result(
             Cell("async", "torch", "async"), {"increments, waiting once": 0.1, "10 products": 0.2}
         ).cases,
@@ -164,16 +158,12 @@ def every_chart() -> Comparison:
     """Return a comparison with every kind of chart, on both frameworks and engines, and a missing
     framework.
     """
-    cells = [
-        changed(
-            measured(
-                Cell(experiment, *side.split()), [seconds * drift for drift in (1, 1.01, 0.99)]
-            ),
-            **details,
-        )
-        for experiment, details in DETAILS.items()
-        for side, seconds in TIMES.items()
-    ]
+    cells = []
+    for experiment, details in DETAILS.items():
+        for side, seconds in TIMES.items():
+            cell = Cell(experiment, *side.split())
+            in_processes = (seconds, seconds * 1.01, seconds * 0.99)
+            cells.append(changed(measured(cell, in_processes), **details))
     return comparison(*cells, failed(Cell("parallel", "numpy", "sync"), NASTY))
 
 

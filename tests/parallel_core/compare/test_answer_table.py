@@ -34,7 +34,7 @@ def test_a_figure_without_an_interval_is_marked_as_rough_and_a_count_is_not() ->
     main = EXPERIMENTS["parallel"].main.name
     for processes, rough in ((2, True), (3, False)):
         cell = counted("torch", "async", 24)
-        results = tuple(replace(one, metrics={main: 1.9}) for one in cell.results[:processes])
+        results = tuple(replace(result, metrics={main: 1.9}) for result in cell.results[:processes])
         screen = screen_of(analyse(comparison(replace(cell, results=results))))
         assert [row[1][0].startswith("~") for row in screen.rows] == [False, rough]
         assert any(note.startswith("~") for note in screen.notes) == rough

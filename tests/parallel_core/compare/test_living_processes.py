@@ -79,9 +79,14 @@ def lived(*commands: Command) -> tuple[Sequence[Living], list[list[str]]]:
     return asyncio.run(live(commands, set(), ask, on_result)), printed
 
 
+def status(process: Living) -> int | None:
+    """Return the exit status of a process that has ended."""
+    return process.outcome and process.outcome.status
+
+
 def test_one_computes_at_a_time_and_all_are_in_the_same_experiment(log: Log) -> None:
     processes, printed = lived(*(command(name, log) for name in "abc"))
-    assert [process.outcome and process.outcome.status for process in processes] == [0, 0, 0]
+    assert [status(process) for process in processes] == [0, 0, 0]
 
     noted = log.of("begins", "ends")
     for (name, event, _), (next_name, next_event, _) in pairwise(noted):
@@ -100,18 +105,17 @@ def test_one_computes_at_a_time_and_all_are_in_the_same_experiment(log: Log) -> 
 
 
 @pytest.mark.parametrize(
-    ("misfortune", "status", "timed_out"),
+    ("misfortune", "bad_status", "timed_out"),
     [("SIGSTOP", -signal.SIGKILL, True), ("SIGSEGV", -signal.SIGSEGV, False)],
 )
 def test_one_that_is_stopped_or_crashes_in_its_turn_is_given_up_alone(
-    log: Log, misfortune: str, status: int, timed_out: bool
+    log: Log, misfortune: str, bad_status: int, timed_out: bool
 ) -> None:
     (bad, good), _ = lived(command("a", log, misfortune, deadline=5.0), command("b", log))
     assert bad.outcome is not None
-    assert (bad.outcome.status, bad.outcome.timed_out) == (status, timed_out)
+    assert (bad.outcome.status, bad.outcome.timed_out) == (bad_status, timed_out)
     assert bad.output == "result 0\n"
-    assert good.outcome is not None
-    assert good.outcome.status == 0
+    assert status(good) == 0
     assert good.output == "result 0\nresult 1\n"
 
 
@@ -126,10 +130,8 @@ def test_one_that_is_killed_while_it_waits_is_given_up_alone(log: Log) -> None:
             os.kill(process, signal.SIGKILL)
 
     good, bad = asyncio.run(live([command("a", log), command("b", log)], set(), ask, on_result))
-    assert bad.outcome is not None
-    assert bad.outcome.status == -signal.SIGKILL
-    assert good.outcome is not None
-    assert good.outcome.status == 0
+    assert status(bad) == -signal.SIGKILL
+    assert status(good) == 0
 
 
 def test_one_that_cannot_be_started_is_refused_alone(log: Log) -> None:
@@ -138,8 +140,7 @@ def test_one_that_cannot_be_started_is_refused_alone(log: Log) -> None:
     assert bad.outcome is not None
     assert (bad.outcome.status, bad.output) == (REFUSED, "")
     assert bad.outcome.errors.startswith("/nowhere/python ")
-    assert good.outcome is not None
-    assert good.outcome.status == 0
+    assert status(good) == 0
 
 
 def test_nothing_is_left_of_processes_that_are_cancelled(log: Log) -> None:

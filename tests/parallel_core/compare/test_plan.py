@@ -1,7 +1,6 @@
 """What is compared, on which Python, what processes are asked for, and their order."""
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,20 +40,20 @@ def test_an_environment_of_its_own_goes_before_the_common_one(
     assert python_with("torch", tmp_path) == sys.executable
     common = environment(tmp_path / ".venv", "torch")
     assert python_with("torch", tmp_path) == common
-    own = environment(tmp_path / ".venv-torch")
+    separate = environment(tmp_path / ".venv-torch")
     assert python_with("torch", tmp_path) == common, "what is half made has no framework"
     environment(tmp_path / ".venv-torch", "torch")
-    assert python_with("torch", tmp_path) == own
+    assert python_with("torch", tmp_path) == separate
     (tmp_path / ".venv-torch" / "ready.log").touch()
     assert python_with("torch", tmp_path) == common, "make has begun it and not finished"
     (tmp_path / ".venv-torch" / "ready").touch()
-    assert python_with("torch", tmp_path) == own
+    assert python_with("torch", tmp_path) == separate
 
 
 def test_what_is_installed_here_or_nowhere_runs_here(tmp_path: Path) -> None:
-    here = [name for name in FRAMEWORKS if find_spec(name) is not None]
-    environment(tmp_path / ".venv", *here, "numpy")
-    for name in (*here, "numpy", "a-plug-in"):
+    installed = [name for name in FRAMEWORKS if find_spec(name) is not None]
+    environment(tmp_path / ".venv", *installed, "numpy")
+    for name in (*installed, "numpy", "a-plug-in"):
         assert python_with(name, tmp_path) == sys.executable
 
 
@@ -78,12 +77,11 @@ def test_cells_of_an_experiment_are_neighbours_in_time_and_those_of_a_side_share
 
 
 def test_controls_run_in_the_first_round_only_if_that_is_wanted() -> None:
-    both = replace(PLAN, engines=("async", "sync"), shared=True, controls_once=True)
-    assert both.groups_in(1) == both.sides
-    with_queues = [cells[0].engine for cells in both.groups_in(2)]
-    assert with_queues == ["async", "async"]
-    every_time = replace(both, controls_once=False)
-    assert every_time.groups_in(2) == both.sides
+    plan = replace(PLAN, engines=("async", "sync"), shared=True, controls_once=True)
+    assert plan.groups_in(1) == plan.sides
+    assert [cells[0].engine for cells in plan.groups_in(2)] == ["async", "async"]
+    every_time = replace(plan, controls_once=False)
+    assert every_time.groups_in(2) == plan.sides
 
 
 def test_a_request_fixes_what_is_to_be_the_same_and_what_is_chosen_replaces_what_is_usual() -> None:
@@ -148,17 +146,18 @@ def after(schedule: Schedule, seconds: float = 1.0, **gave: Outcome) -> Schedule
     """Return the schedule after its next generation, whose processes give some cells, by their
     names here, their outcomes.
     """
-    outcomes = {CELLS[name]: outcome for name, outcome in gave.items()}
     generation = first(schedule)
     ran = []
     for process in generation.processes:
         measured: dict[Cell, Result] = {}
         failures: dict[Cell, FailedRun] = {}
-        for cell in process:
-            outcome_of_cell = outcomes.get(cell)
+        for name, outcome_of_cell in gave.items():
+            cell = CELLS[name]
+            if cell not in process:
+                continue
             if isinstance(outcome_of_cell, Result):
                 measured[cell] = outcome_of_cell
-            elif outcome_of_cell is not None:
+            else:
                 failures[cell] = outcome_of_cell
         ran.append(Ran(measured, failures, seconds=seconds / len(generation.processes)))
     lived = Lived(generation, tuple(ran))
@@ -171,29 +170,26 @@ def first(schedule: Schedule) -> Generation:
     return generation
 
 
-def played(odd: Mapping[Cell, Outcome], seconds: float = 1.0) -> list[Generation]:
-    """Return all generations; some cells give odd outcomes in the first round."""
+def played(seconds: float = 1.0, **odd: Outcome) -> list[Generation]:
+    """Return all generations; some cells, by their names, give odd outcomes in the first round."""
     schedule = START
     while (generation := schedule.next_generation(0)) is not None:
-        gave: dict[str, Outcome] = {}
-        for name, cell in CELLS.items():
-            is_odd = generation.round == 1 and cell in odd
-            gave[name] = odd[cell] if is_odd else outcome(cell)
+        gave: dict[str, Outcome] = {name: outcome(cell) for name, cell in CELLS.items()}
+        if generation.round == 1:
+            gave.update(odd)
         schedule = after(schedule, seconds * len(generation.processes), **gave)
     return [lived.generation for lived in schedule.done]
 
 
 def test_what_is_done_and_left_is_counted_in_results_and_in_the_seconds_of_the_same_cells() -> None:
-    none_yet, *others = generations = played({}, seconds=3.0)
+    none_yet, *others = generations = played(seconds=3.0)
     assert [generation.processes for generation in generations] == [((A,), (B,)), ((C,), (D,))] * 2
     assert [generation.round for generation in generations] == [1, 1, 2, 2]
     assert [generation.done for generation in generations] == [0, 2, 4, 6]
     assert [generation.left for generation in generations] == [8, 6, 4, 2]
     assert none_yet.seconds_left is None
     # All took as long.
-    assert [generation.seconds_left for generation in others] == [
-        3.0 * generation.left for generation in others
-    ]
+    assert all(generation.seconds_left == 3.0 * generation.left for generation in others)
 
 
 def test_processes_of_all_experiments_live_together_if_they_are_shared() -> None:
@@ -210,19 +206,15 @@ def test_what_the_first_process_of_an_experiment_chose_is_given_to_the_others() 
         "parallel": {"size": 592},
         "overlap": {},
     }
-    given = replace(
-        START, plan=replace(PLAN, sizes={"overlap": {"size": 8, "products": 20, "copies": 1}})
-    )
-    assert after(given, a=outcome(A), b=outcome(B)).chosen["overlap"] == {
-        "size": 8,
-        "products": 20,
-        "copies": 1,
-    }
+    sizes = {"size": 8, "products": 20, "copies": 1}
+    given = replace(START, plan=replace(PLAN, sizes={"overlap": sizes}))
+    assert after(given, a=outcome(A), b=outcome(B)).chosen["overlap"] == sizes
 
 
 def test_refused_cells_are_left_alone_and_failed_ones_tried_once_more() -> None:
-    odd = {A: FailedRun(1, "missing", refused=True), B: CRASH, C: outcome(C, invalid=True)}
-    in_second = [one.processes for one in played(odd) if one.round == 2]
+    missing = FailedRun(1, "missing", refused=True)
+    generations = played(a=missing, b=CRASH, c=outcome(C, invalid=True))
+    in_second = [generation.processes for generation in generations if generation.round == 2]
     assert in_second == [((B,),), ((C,), (D,))]
     shared = Schedule(replace(PLAN, rounds=3, shared=True))
     once = after(shared, a=CRASH, b=outcome(B), d=outcome(D))

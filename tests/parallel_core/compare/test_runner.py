@@ -119,16 +119,15 @@ class Machine:
             if results == 0 and (not seen or seen[-1][1] is not generation):
                 seen.append((self.now, generation))
 
-        running = run_comparison(
-            plan, "compare", on_progress, kept.append, self.run, lambda: self.now
+        found = asyncio.run(
+            run_comparison(plan, "compare", on_progress, kept.append, self.run, lambda: self.now)
         )
-        found = asyncio.run(running)
         # Whatever was measured was kept at once.
         assert kept[-1] == found
-        results = [sum(len(cell.results) for cell in one.cells) for one in kept]
-        processes = [len(generation.processes) for _, generation in seen]
-        assert len(kept) == sum(processes) + len(processes)
+        results = [sum(len(cell.results) for cell in so_far.cells) for so_far in kept]
         assert results == sorted(results)
+        processes = sum(len(generation.processes) for _, generation in seen)
+        assert len(kept) == processes + len(seen)
         return found, seen
 
 
@@ -167,10 +166,10 @@ def test_all_cells_of_an_experiment_do_the_same_work_and_that_which_is_given(
 ) -> None:
     sizes = {"parallel": {"size": 200}}
     found, _ = Machine().compare(seconds=seconds, rounds=3, mode="full", sizes=sizes)
-    for experiment in found.experiments:
-        parameters = [one.parameters for cell in found.of(experiment) for one in cell.results]
-        assert all(one == parameters[0] for one in parameters)
-        assert parameters[0]["size"] == (200 if experiment == "parallel" else 64)
+    for cell in found.cells:
+        expected = found.of(cell.cell.experiment)[0].results[0].parameters
+        assert all(result.parameters == expected for result in cell.results)
+        assert expected["size"] == (200 if cell.cell.experiment == "parallel" else 64)
 
 
 def test_a_cell_that_hangs_is_killed_and_costs_the_others_no_round() -> None:
@@ -258,19 +257,18 @@ def test_each_result_is_told_as_soon_as_it_is_there() -> None:
 def test_cells_that_share_a_process_are_named_by_what_they_ran_on(
     measured: tuple[Ran, Path],
 ) -> None:
-    both, _ = measured
-    assert [one.parameters.get("size") for one in both.measured.values()] == [None, 16]
-    assert (list(both.measured), both.failures) == ([FIRST, SECOND], {})
-    assert 0 < both.start < both.seconds
+    process, _ = measured
+    sizes = [result.parameters.get("size") for result in process.measured.values()]
+    assert sizes == [None, 16]
+    assert (list(process.measured), process.failures) == ([FIRST, SECOND], {})
+    assert 0 < process.start < process.seconds
     results = (
-        CellResults(FIRST, (both.measured[FIRST],)),
+        CellResults(FIRST, (process.measured[FIRST],)),
         CellResults(replace(SECOND, backend="torch")),
     )
     named = with_engines_that_ran(comparison(*results))
-    assert [str(one.cell) for one in named.cells] == [
-        "building-blocks on numpy sync",
-        "parallel on torch",
-    ]
+    names = [str(results.cell) for results in named.cells]
+    assert names == ["building-blocks on numpy sync", "parallel on torch"]
     assert with_engines_that_ran(named) == named
 
 

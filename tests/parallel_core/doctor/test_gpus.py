@@ -62,16 +62,11 @@ def test_a_card_is_told_with_memory_driver_and_capability(monkeypatch: pytest.Mo
 
 
 ON_CPU = "parallel-core run parallel --backend {} --device-kind cpu"
-HIDDEN, NONE, CHOSEN = (
-    {"CUDA_VISIBLE_DEVICES": "-1"},
-    {"CUDA_VISIBLE_DEVICES": ""},
-    {"CUDA_VISIBLE_DEVICES": "0,-1"},
-)
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 INITIALISED = f'{shlex.quote(sys.executable)} -c "import torch; torch.cuda.init()"'
 TORCH_FOR_CUDA = for_shell(Diagnosis("", CUDA_12_TORCH)).command
-MXNET_FOR_CUDA = for_shell(
-    Diagnosis("", f"pip uninstall --yes mxnet && {install_command('mxnet-cu112')}")
-).command
+REPLACED = f"pip uninstall --yes mxnet && {install_command('mxnet-cu112')}"
+MXNET_FOR_CUDA = for_shell(Diagnosis("", REPLACED)).command
 CUDA = Gpus("CUDA 12.6")
 NEW = Gpus("CUDA 12.6", failure=Diagnosis("something new"))
 KNOWN = Gpus("CUDA 12.6", failure=Diagnosis("known", "mend it"))
@@ -86,9 +81,9 @@ KNOWN = Gpus("CUDA 12.6", failure=Diagnosis("known", "mend it"))
         ([CARD], "mxnet", Gpus(), {}, "absent", MXNET_FOR_CUDA),
         # No build of MXNet could use this one.
         ([HOPPER], "mxnet", Gpus(), {}, "absent", None),
-        ([CARD], "torch", CUDA, HIDDEN, "doubtful", "unset CUDA_VISIBLE_DEVICES"),
-        ([CARD], "torch", CUDA, NONE, "doubtful", "unset CUDA_VISIBLE_DEVICES"),
-        ([CARD], "torch", CUDA, CHOSEN, "doubtful", INITIALISED),
+        ([CARD], "torch", CUDA, {VISIBLE: "-1"}, "doubtful", f"unset {VISIBLE}"),
+        ([CARD], "torch", CUDA, {VISIBLE: ""}, "doubtful", f"unset {VISIBLE}"),
+        ([CARD], "torch", CUDA, {VISIBLE: "0,-1"}, "doubtful", INITIALISED),
         ([CARD], "torch", CUDA, {}, "doubtful", INITIALISED),
         ([CARD], "torch", NEW, {}, "broken", ON_CPU.format("torch")),
         ([CARD], "torch", KNOWN, {}, "broken", "mend it"),
@@ -126,14 +121,8 @@ TWO = "echo '0, NVIDIA A100, 40960, 550.54, 8.0'; echo '1, NVIDIA A100, [N/A], 5
             FIELD + "echo '0, Tesla K80, 11441, 450.80'",
             (Gpu(0, "Tesla K80", 11441 * 2**20, None, driver="450.80"),),
         ),
-        (
-            'echo "Failed to initialize NVML: Driver/library version mismatch"; exit 9',
-            "sudo reboot",
-        ),
-        (
-            'echo "It failed because it couldn\'t communicate with the NVIDIA driver."; exit 9',
-            "sudo modprobe nvidia",
-        ),
+        ('echo "NVML: Driver/library version mismatch"; exit 9', "sudo reboot"),
+        ('echo "couldn\'t communicate with the NVIDIA driver."; exit 9', "sudo modprobe nvidia"),
         ('echo "something else"; exit 9', "nvidia-smi"),
         ('echo "No devices were found"; exit 6', ()),
         (None, ()),

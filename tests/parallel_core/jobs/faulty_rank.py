@@ -154,13 +154,8 @@ def launch_faulty(fault: Sequence[str]) -> None:
 
     def launch(job: Job) -> int:
         # `python -P -m parallel_core run …`
-        place = job.command.index("parallel_core")
-        faulty = (
-            *job.command[:place],
-            "tests.parallel_core.jobs.faulty_rank",
-            *fault,
-            *job.command[place + 1 :],
-        )
+        before, after = job.command[:3], job.command[4:]
+        faulty = (*before, "tests.parallel_core.jobs.faulty_rank", *fault, *after)
         return int(launch_job(replace(job, command=faulty)))
 
     command.launch_job = launch
@@ -176,9 +171,9 @@ def main() -> None:
         # These need not be read, unpacked and checked by every rank.
         arguments: Any = importlib.import_module("parallel_core.run.arguments")
         arguments.load_fashion_mnist = lambda _: synthetic_images()
-        own = next(os.environ[name] for name in RANK_VARIABLES if name in os.environ)
+        rank = next(os.environ[name] for name in RANK_VARIABLES if name in os.environ)
         # A job that is started again is not disturbed again.
-        if own == "1" and not Path(os.environ[STRUCK]).exists():
+        if rank == "1" and not Path(os.environ[STRUCK]).exists():
             globals()[fault](int(exchange))
     parallel_core.__main__.main()
 

@@ -9,11 +9,12 @@ import ipaddress
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ import pytest
 import backends
 from parallel_core.training.batches import Settings
 from parallel_core.training.lenet import initial_parameters
+from tests.conftest import Require
 from tests.parallel_core.jobs.faulty_rank import STRUCK, synthetic_images
 from tests.parallel_core.jobs.ranks import wait_until
 from tests.parallel_core.training.test_steps import first_epoch
@@ -43,16 +45,8 @@ ENDING_SECONDS = 90
 GONE_SECONDS = 10
 STEPS = 6
 BATCH_SIZE = 16
-TRAINING = (
-    "run",
-    "data-parallel",
-    "--epochs",
-    "1",
-    "--limit",
-    f"{STEPS}",
-    "--batch-size",
-    f"{BATCH_SIZE}",
-)
+TRAINING = f"run data-parallel --epochs 1 --limit {STEPS} --batch-size {BATCH_SIZE}".split()
+FAULTY = (sys.executable, "-m", "tests.parallel_core.jobs.faulty_rank")
 
 
 class Ended(NamedTuple):
@@ -97,19 +91,18 @@ class Job(NamedTuple):
         self.wait_for_fault()
         status = self.process.wait(self.deadline + ENDING_SECONDS)
         assert self.processes() == []
-        return Ended(
-            status, *((self.directory / name).read_text() for name in ("output", "errors"))
-        )
+        output = (self.directory / "output").read_text()
+        return Ended(status, output, (self.directory / "errors").read_text())
 
-    def processes(self, **environment: str) -> Sequence[psutil.Process]:
-        """List the job's processes that run, or those of them with this in their environment."""
-        wanted = {MARK: self.mark, **environment}.items()
-        found = []
+    def processes(self) -> Sequence[psutil.Process]:
+        """List the job's processes that run."""
+        running = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if wanted <= process.environ().items() and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                is_marked = process.environ().get(MARK) == self.mark
+                if is_marked and process.status() != psutil.STATUS_ZOMBIE:
+                    running.append(process)
+        return running
 
 
 def synthetic_losses(batch_size: int, steps: int) -> Sequence[float]:
@@ -126,7 +119,7 @@ def start(
     *more: str,
     at: int = 3,
     deadline: int = PATIENCE,
-    options: Sequence[str] = ("--processes", "2"),
+    options: Sequence[str] = ("--processes=2",),
 ) -> Iterator[Job]:
     """Launch ranks, in one of which something goes wrong; nothing of them is left afterwards.
 
@@ -135,32 +128,14 @@ def start(
     """
     files, mark = directory / "files", uuid.uuid4().hex
     files.mkdir(parents=True, exist_ok=True)
-    faulty = (sys.executable, "-m", "tests.parallel_core.jobs.faulty_rank", fault, str(at))
-    result = ("--json", str(files / "result.json"))
-    launch = (
-        "launch",
-        "--backend",
-        backend,
-        "--timeout",
-        str(deadline),
-        *options,
-        "--",
-        *TRAINING,
-        *more,
-        *result,
-    )
+    launch = f"{fault} {at} launch --backend {backend} --timeout {deadline}".split()
+    written = f"--json={files}/result.json"
+    command = [*FAULTY, *launch, *options, "--", *TRAINING, *more, written]
     # A line stays a line.
-    own = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        MARK: mark,
-        STRUCK: str(directory / "struck"),
-        "COLUMNS": "1000",
-    }
+    variables = {MARK: mark, STRUCK: str(directory / "struck"), "COLUMNS": "1000"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     with (directory / "output").open("wb") as output, (directory / "errors").open("wb") as errors:
-        process = subprocess.Popen(
-            [*faulty, *launch], cwd=ROOT, env=own, stdout=output, stderr=errors
-        )
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=errors)
     job = Job(process, directory, deadline, mark)
     try:
         yield job
@@ -197,10 +172,10 @@ DISAGREE = f"rank 0 on {HOST}: the ranks disagree on "
     ],
 )
 def test_a_fault_in_one_rank_ends_the_job(
-    fault: str, backend: str, said: str, require: Callable[[str], None], tmp_path: Path
+    fault: str, backend: str, said: str, require: Require, tmp_path: Path
 ) -> None:
     require(backend)
-    with start(fault, backend, tmp_path, "--devices", "2") as job:
+    with start(fault, backend, tmp_path, "--devices=2") as job:
         job.end().assert_failed(FAILED, said)
 
 
@@ -212,7 +187,7 @@ def test_a_fault_in_one_rank_ends_the_job(
     ],
 )
 def test_a_rank_that_is_waited_for(
-    fault: str, backend: str, said: str, require: Callable[[str], None], tmp_path: Path
+    fault: str, backend: str, said: str, require: Require, tmp_path: Path
 ) -> None:
     require(backend)
     with start(fault, backend, tmp_path, deadline=DEADLINE) as job:
@@ -225,7 +200,7 @@ def test_a_rank_that_is_waited_for(
 
 @pytest.mark.parametrize("backend", BETWEEN_PROCESSES)
 def test_a_job_listens_on_loopback_alone_and_ends_with_its_launcher(
-    backend: str, require: Callable[[str], None], tmp_path: Path
+    backend: str, require: Require, tmp_path: Path
 ) -> None:
     """What the frameworks speak is not authenticated. One rank hangs, and the other waits for it
     inside a framework.
@@ -233,8 +208,14 @@ def test_a_job_listens_on_loopback_alone_and_ends_with_its_launcher(
     require(backend)
     with start("hangs", backend, tmp_path) as job:
         job.wait_for_fault()
-        open_ones = [one for process in job.processes() for one in process.net_connections("inet")]
-        addresses = [one.laddr.ip for one in open_ones if one.status == psutil.CONN_LISTEN]
+        connections = []
+        for process in job.processes():
+            connections += process.net_connections("inet")
+        addresses = [
+            connection.laddr.ip
+            for connection in connections
+            if connection.status == psutil.CONN_LISTEN
+        ]
         assert len(addresses) >= LISTENERS[backend]
         assert all(ipaddress.ip_address(address).is_loopback for address in addresses), addresses
         # Ranks, scheduler and server must leave by themselves.
@@ -243,11 +224,11 @@ def test_a_job_listens_on_loopback_alone_and_ends_with_its_launcher(
 
 
 def test_a_job_that_is_launched_again_gives_the_losses_of_an_undisturbed_one(
-    require: Callable[[str], None], tmp_path: Path
+    require: Require, tmp_path: Path
 ) -> None:
     """A rank reaches its memory limit; the next job goes on from the checkpoint."""
     require("mxnet")
-    keep = ("--checkpoint", str(tmp_path / "files"), "--checkpoint-steps", "2", "--resume")
+    keep = (f"--checkpoint={tmp_path}/files", "--checkpoint-steps=2", "--resume")
     with start("runs_out_of_memory", "mxnet", tmp_path, *keep, at=4) as job:
         # The framework's own words: std::bad_alloc.
         job.end().assert_failed(FAILED, "rank 1 .*alloc")
@@ -258,10 +239,7 @@ def test_a_job_that_is_launched_again_gives_the_losses_of_an_undisturbed_one(
     with start("runs_out_of_memory", "mxnet", tmp_path, *keep, at=4) as job:
         ended = job.end()
         losses = json.loads((job.files / "result.json").read_text())["series"]["loss"]
-        assert sorted(path.name for path in job.files.iterdir()) == [
-            "checkpoint.npz",
-            "result.json",
-        ]
+        assert {path.name for path in job.files.iterdir()} == {"checkpoint.npz", "result.json"}
     assert ended.status == 0, ended.errors
     assert len(losses) == STEPS
     np.testing.assert_allclose(losses, synthetic_losses(BATCH_SIZE, STEPS), rtol=1e-4)
@@ -269,20 +247,13 @@ def test_a_job_that_is_launched_again_gives_the_losses_of_an_undisturbed_one(
 
 @pytest.mark.parametrize(("backend", "unread"), [("torch", "stdout"), ("mxnet", "stderr")])
 def test_a_job_ends_though_nobody_reads_what_it_writes(
-    backend: str, unread: str, require: Callable[[str], None], tmp_path: Path
+    backend: str, unread: str, require: Require, tmp_path: Path
 ) -> None:
     """As in `launch … | true`, and `launch … 2>&1 >/dev/null | true`."""
     require(backend)
     (tmp_path / "struck").touch()
-    launch = ("launch", "--backend", backend, "--processes", "2", "--", *TRAINING)
-    command = [
-        sys.executable,
-        "-m",
-        "tests.parallel_core.jobs.faulty_rank",
-        "only_tells",
-        "3",
-        *launch,
-    ]
+    launch = f"only_tells 3 launch --backend {backend} --processes 2 --"
+    command = [*FAULTY, *launch.split(), *TRAINING]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), STRUCK: str(tmp_path / "struck")}
     reading, writing = os.pipe()
     os.close(reading)
@@ -298,23 +269,18 @@ def test_a_job_ends_though_nobody_reads_what_it_writes(
 
 @pytest.mark.parametrize(("backend", "processes"), [("mxnet", 3), ("torch", 2)])
 def test_nothing_fails_with_several_devices_and_uneven_shards(
-    backend: str, processes: int, require: Callable[[str], None], tmp_path: Path
+    backend: str, processes: int, require: Require, tmp_path: Path
 ) -> None:
     require(backend)
-    more, options = (
-        ("--devices", "2", "--exchange", "during", "--batch-size", "27"),
-        ("--processes", str(processes)),
-    )
+    more = shlex.split("--devices 2 --exchange during --batch-size 27")
+    options = (f"--processes={processes}",)
     with start("only_tells", backend, tmp_path, *more, options=options) as job:
         ended = job.end()
         result = json.loads((job.files / "result.json").read_text())
     assert ended.status == 0, ended.errors
     np.testing.assert_allclose(result["series"]["loss"], synthetic_losses(27, STEPS), rtol=1e-4)
     assert result["checks"]["max_replica_difference"] == 0
-    assert (result["backend"]["processes"], len(result["backend"]["hosts"])) == (
-        processes,
-        processes,
-    )
+    assert result["backend"]["processes"] == len(result["backend"]["hosts"]) == processes
     assert result["metrics"]["scaling_efficiency"] > 0
     assert result["metrics"]["exchanged_bytes"] == STEPS * sum(
         array.nbytes for array in initial_parameters()

@@ -21,9 +21,8 @@ def rendezvous_of(process: Process) -> Rendezvous | None:
     ("job", "role"), [(TORCH, None), (MXNET, "worker")], ids=["torch", "mxnet"]
 )
 def test_ranks_read_back_what_they_are(job: Job, role: str | None) -> None:
-    ranks = [process for process in processes_of(job) if process.name.startswith("rank")]
-    assert [process.name for process in ranks] == ["rank 0", "rank 1", "rank 2"]
-    for number, process in enumerate(ranks):
+    for number, process in enumerate(processes_of(job)[-3:]):
+        assert process.name == f"rank {number}"
         assert process.command == ("run", "it")
         assert rendezvous_of(process) == Rendezvous(number, 3, number, 3, "127.0.0.1", 1234, 12.5)
         assert process.environment["DMLC_ROLE"] == role
@@ -32,8 +31,7 @@ def test_ranks_read_back_what_they_are(job: Job, role: str | None) -> None:
 
 
 def test_only_mxnet_has_a_scheduler_and_a_server_and_they_come_first() -> None:
-    torch_names = [process.name for process in processes_of(TORCH)]
-    assert torch_names == ["rank 0", "rank 1", "rank 2"]
+    assert len(processes_of(TORCH)) == 3
     serving = processes_of(MXNET)[:-3]
     assert [process.name for process in serving] == ["scheduler", "server"]
     for process in serving:

@@ -4,12 +4,11 @@ This is as near to macOS as Linux comes.
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import MEASURED, RunPython
+from tests.conftest import MEASURED, Require, RunPython
 
 AS_ON_MACOS = """
 import builtins, ctypes, errno, io, os, socket, sys
@@ -43,7 +42,7 @@ del os.sched_getaffinity, os.sched_setaffinity, socket.TCP_INFO
 
 @pytest.mark.parametrize("experiment", ["parallel", "overlap"])
 def test_pytorch_is_counted_and_timed(
-    require: Callable[[str], None], run_python: RunPython, tmp_path: Path, experiment: str
+    require: Require, run_python: RunPython, tmp_path: Path, experiment: str
 ) -> None:
     require("torch")
     file = tmp_path / "result.json"

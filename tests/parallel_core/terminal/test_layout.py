@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -36,9 +35,10 @@ from parallel_core.traces.ranks import summary_of
 from parallel_core.traces.trace_files import read_ranks, read_timeline
 from tests.parallel_core.experiments.small import small
 from tests.parallel_core.terminal import printed as printing
+from tests.tree import ROOT
 
-SAVED = Path(__file__).parents[3] / "benchmarks/results/epyc-2-cores/comparison.json"
-TRACES = Path(__file__).parents[1] / "traces/stored"
+SAVED = ROOT / "benchmarks/results/epyc-2-cores"
+TRACES = ROOT / "tests/parallel_core/traces/stored"
 WIDEST = 200
 WIDTHS = ((60, WIDEST), (80, WIDEST))
 """Columns, and those of the terminal that all is held against."""
@@ -111,12 +111,10 @@ def test_traces_and_ranks() -> None:
 def test_what_doctor_finds() -> None:
     path = "/home/someone/environments/of/some/projects/parallel-core/bin/python"
     torch = Finding("torch", "fine", f"2.13.0; works with queues and without queues in {path}")
-    load = Finding(
-        "other work", "doubtful", "busy", Diagnosis("Other programs use 45 % of the cores now")
-    )
-    examination = Examination(
-        ("MXNet", "PyTorch (in .venv-torch)"), {"Frameworks": (torch,), "Devices": (load,)}
-    )
+    busy = Diagnosis("Other programs use 45 % of the cores now")
+    load = Finding("other work", "doubtful", "busy", busy)
+    sections = {"Frameworks": (torch,), "Devices": (load,)}
+    examination = Examination(("MXNet", "PyTorch (in .venv-torch)"), sections)
     assert_nothing_is_lost(partial(show_examination, examination, everything=True))
 
 
@@ -138,12 +136,10 @@ def test_any_table_keeps_its_words(rows: list[tuple[str, str, str]], width: int)
     assert words(text_of_cells) <= words(printed(show_rows, width))
 
 
-@given(
-    st.lists(
-        st.sampled_from(["5.0 ms", "± 3%", "(1 … 2)", "x = 4", "2 ×", "word", "some-path/of"]),
-        min_size=1,
-    )
-)
+PARTS = st.sampled_from(["5.0 ms", "± 3%", "(1 … 2)", "x = 4", "2 ×", "word", "some-path/of"])
+
+
+@given(st.lists(PARTS, min_size=1))
 @example(["5.0 ms", "word", "± 3%", "word"])
 def test_no_line_of_a_sentence_ends_within_a_quantity(parts: list[str]) -> None:
     sentence = ", ".join(parts)
@@ -158,8 +154,7 @@ def test_the_catalogue_fits_a_screen_with_a_line_for_each_experiment() -> None:
     experiments = EXPERIMENTS.values()
     lines = printed(partial(show_catalogue, experiments, ("numpy", "torch")), 80).splitlines()
     assert len(lines) == len(experiments) + 5
-    for experiment in experiments:
-        assert len(experiment.question) <= 45
+    assert all(len(experiment.question) <= 45 for experiment in experiments)
 
 
 @pytest.mark.parametrize("colour", [ASIDE, BAD, DOUBTFUL, GOOD])

@@ -68,11 +68,8 @@ def test_the_answer_fits_one_screen(engines: tuple[str, ...], frameworks: tuple[
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_more_than_two_frameworks_are_a_row_each_and_each_pair_has_a_heading(width: int) -> None:
-    cells = [
-        measured(parallel("mxnet"), times(1)),
-        measured(parallel("torch"), times(2)),
-        measured(parallel("jax"), times(4)),
-    ]
+    seconds = {"mxnet": 1, "torch": 2, "jax": 4}
+    cells = [measured(parallel(name), times(seconds[name])) for name in seconds]
     lines = [line.strip() for line in shown(*cells, width=width, show=show_screen)]
     row_names = [line.split()[0] for line in lines if " of 2" in line]
     assert row_names == ["MXNet", "PyTorch", "JAX"]
@@ -84,16 +81,8 @@ def test_more_than_two_frameworks_are_a_row_each_and_each_pair_has_a_heading(wid
     ("speedups", "figure", "note"),
     [
         ((1.9, 1.3, 1.8, 1.4, 1.6), "1.6 of 2 ?", "? touches two bands."),
-        (
-            (2.05, 1.95, 2.1, 2.2, 1.9),
-            "2.05 of 2 !",
-            "! is more than is possible, within the noise.",
-        ),
-        (
-            (2.5, 2.51, 2.49, 2.5, 2.5),
-            "impossible",
-            "Impossible is more than is possible, beyond the noise:",
-        ),
+        ((2.05, 1.95, 2.1, 2.2, 1.9), "2.05 of 2 !", "! is more than is possible, within"),
+        ((2.5, 2.51, 2.49, 2.5, 2.5), "impossible", "Impossible is more than is possible, beyond"),
     ],
 )
 def test_a_doubtful_figure_is_marked_or_withheld(
@@ -127,11 +116,10 @@ def test_the_answer_comes_first_and_says_nothing_twice() -> None:
     )
     text = printed(show, result)
     order = ("Verdict [1].", "It took 2 s.", "Noted.", "INVALID: Wrong", "More cores than 2.")
-    places = [text.index(words) for words in order]
-    assert places == sorted(places)
-    assert text.count("Verdict [1].") == 1
+    positions = [text.index(words) for words in order]
+    assert positions == sorted(positions)
     without_answer = printed(show, replace(result, answer=None))
-    assert without_answer.count("Verdict [1].") == 1
+    assert text.count("Verdict [1].") == without_answer.count("Verdict [1].") == 1
 
 
 @pytest.mark.parametrize("result", [TIMED, TRAINED], ids=lambda result: result.experiment)
@@ -176,13 +164,11 @@ def test_a_comparison_tells_each_round_once_and_the_time_that_is_left_when_it_is
         for results in (0, 1, 2):
             on_progress(Generation(processes, 2, 2, 2, 2, 60.0), results, so_far)
     first, second, change, empty, headline, *table, end = stream.getvalue().splitlines()
-    assert (first, second) == (
-        "round 1 of 3: 0 of 6 results",
-        "round 2 of 2: 2 of 4 results, about a minute left",
-    )
+    assert first == "round 1 of 3: 0 of 6 results"
+    assert second == "round 2 of 2: 2 of 4 results, about a minute left"
     assert "2 rounds, not 3" in change
     assert (empty, headline) == ("", HEADLINE)
-    assert any("24 of 25" in line for line in table)
+    assert "24 of 25" in " ".join(table)
     assert "about a minute" in end
 
 

@@ -22,7 +22,7 @@ from parallel_core.traces.trace_files import RankTrace, read_ranks
 from tests.backends.profiling.events import ns
 from tests.parallel_core.terminal.printed import in_words, printed
 from tests.parallel_core.traces.evidence.test_interference import priced
-from tests.parallel_core.traces.stored import LINKED, case_of_trace
+from tests.parallel_core.traces.stored import case_of_trace
 from tests.parallel_core.traces.synthetic import (
     FIRST,
     JOINT,
@@ -108,27 +108,20 @@ STORED = Path(__file__).parents[1] / "traces/stored"
 
 
 @pytest.mark.parametrize("path", sorted(STORED.rglob("*.json*")), ids=lambda path: path.name)
-def test_the_answer_fits_a_screen_and_comes_first(path: Path) -> None:
+def test_the_answer_of_a_real_trace_fits_a_screen_and_all_else_80_columns(path: Path) -> None:
     (rank,) = read_ranks([path]).values()
     answer = answer_of_trace(rank.figures)
     assert answer is not None
-    text = printed(show_answer, answer, rank.figures[0].unhidden, rank.doubts, width=80)
-    lines = text.rstrip().splitlines()
+    case = rank.figures[0]
+    of_answer = printed(show_answer, answer, case.unhidden, rank.doubts, width=80).rstrip()
     # The command adds a line on what to do next.
-    assert len(lines) < 24
-    assert all(len(line.rstrip()) <= 80 for line in lines)
-    assert lines[0].startswith(("A step takes ", "The recording, which marks no steps, takes "))
-    assert not re.search(r"None\b(?! of)|nan", text)
-
-
-@pytest.mark.parametrize("path", sorted(STORED.rglob("*.json*")), ids=lambda path: path.name)
-def test_exchanges_fit_in_80_columns(path: Path) -> None:
-    (rank,) = read_ranks([path]).values()
-    rows = rank.figures[0].exchanges_by_pass
-    text = printed(show_exchanges, rows, [rank], width=80)
+    assert of_answer.count("\n") + 1 < 24
+    assert of_answer.startswith(("A step takes ", "The recording, which marks no steps, takes "))
+    of_exchanges = printed(show_exchanges, case.exchanges_by_pass, [rank], width=80)
+    assert bool(of_exchanges) == bool(case.exchanges_by_pass)
+    text = f"{of_answer}\n{of_exchanges}\n{in_full(case)}"
     assert all(len(line.rstrip()) <= 80 for line in text.splitlines())
-    assert bool(text) == bool(rows)
-    assert not re.search(r"None|nan", text)
+    assert not re.search(r"None\b(?! of)|nan", text)
 
 
 def test_what_hiding_costs_is_said_where_it_is_known() -> None:
@@ -157,26 +150,16 @@ def test_what_hiding_costs_is_said_where_it_is_known() -> None:
     assert "hidden:" not in said(*priced(20, 12, "copy"))
 
 
-@pytest.mark.parametrize("name", LINKED)
-def test_real_traces_fit_in_80_columns(name: str) -> None:
-    text = in_full(CaseFigures(case_of_trace(name)))
-    assert all(len(line) <= 80 for line in text.splitlines())
-    assert not re.search(r"None\b(?! of)|nan", text)
-
-
 def test_of_many_queues_the_busiest_are_shown_in_their_order_and_the_rest_is_counted() -> None:
     busy_devices = list(range(7, 1000, 50))
 
     def work(device: int, start: int) -> Span:
-        length = 50 if device in busy_devices else 1
-        return Span(
-            "work", "compute", f"gpu:{device}", "stream 7", start, start + length, start - 10
-        )
+        end = start + (50 if device in busy_devices else 1)
+        return Span("work", "compute", f"gpu:{device}", "stream 7", start, end, start - 10)
 
     # Each device has two operations, with a gap between them.
-    first_operations = [work(device, 10) for device in range(1000)]
-    second_operations = [work(device, 100) for device in range(1000)]
-    text = in_full(CaseFigures(made_case(*first_operations, *second_operations)))
+    operations = [work(device, start) for start in (10, 100) for device in range(1000)]
+    text = in_full(CaseFigures(made_case(*operations)))
     shown_devices = [int(number) for number in re.findall(r"^ ?gpu:(\d+) ", text, re.MULTILINE)]
     # In the table of queues; the others choose by what they show.
     assert shown_devices[: len(busy_devices)] == busy_devices
@@ -198,7 +181,7 @@ def test_many_steps_are_left_to_the_json(ddp: CaseFigures) -> None:
     assert "ProfilerStep#6 differs from the median" in text
 
 
-def of_ranks(ranks: int, width: int = 80, world_size: int | None = None) -> str:
+def of_ranks(ranks: int, width: int = 80) -> str:
     """Return what is printed of ranks: each computes a millisecond longer than the one before.
 
     All of them exchange until the same moment, so each waits for the last one.
@@ -216,7 +199,7 @@ def of_ranks(ranks: int, width: int = 80, world_size: int | None = None) -> str:
         traces[rank] = RankTrace(
             Path(f"{rank}.json"),
             rank,
-            world_size=world_size or ranks,
+            world_size=ranks,
             timeline=timeline,
             spans=len(spans),
             figures=timeline_figures(timeline),
