@@ -64,20 +64,20 @@ LINES_OF_PAGES = [shell_lines(path.read_text()) for path in (README, *GUIDES)]
 IN_GUIDES = sorted(set(itertools.chain.from_iterable(LINES_OF_PAGES)))
 OURS = [command for command in IN_GUIDES if re.search("parallel[-_]core ", command)]
 IN_TABLES = [*commands_in_tables(README), *commands_in_tables(START)]
-TRAINING = ("--limit", "2", "--batch-size", "24")
-LITTLE_WORK: Mapping[str, tuple[str, ...]] = {
-    "list": (),
-    "run async": ("--size", "64", "--steps", "100", "--budget", "1"),
-    "run barriers": ("--size", "64", "--deepest", "2", "--budget", "1"),
-    "run overlap": ("--size", "64", "--products", "4", "--copies", "2", "--budget", "1"),
-    "run parallel": ("--size", "64", "--budget", "1"),
-    "run independent-ops": ("--size", "64", "--budget", "1"),
-    "run small-ops": ("--sizes", "8", "--budget", "1"),
-    "run allreduce": ("--sizes", "4KiB", "--budget", "1"),
+TRAINING = "--limit 2 --batch-size 24"
+LITTLE_WORK: Mapping[str, str] = {
+    "list": "",
+    "run async": "--size 64 --steps 100 --budget 1",
+    "run barriers": "--size 64 --deepest 2 --budget 1",
+    "run overlap": "--size 64 --products 4 --copies 2 --budget 1",
+    "run parallel": "--size 64 --budget 1",
+    "run independent-ops": "--size 64 --budget 1",
+    "run small-ops": "--sizes 8 --budget 1",
+    "run allreduce": "--sizes 4KiB --budget 1",
     "run data-parallel": TRAINING,
-    "launch allreduce": ("--budget", "1"),
+    "launch allreduce": "--budget 1",
     "launch data-parallel": TRAINING,
-    "profile": (),
+    "profile": "",
 }
 """What each command of these pages is given to do; the last options count."""
 NO_PART = (
@@ -181,7 +181,7 @@ def on_little_work(command: str) -> list[str] | None:
         work = LITTLE_WORK.get(f"{name} {experiment}")
     else:
         work = LITTLE_WORK.get(name)
-    return None if work is None else [name, *arguments, *work]
+    return None if work is None else [name, *arguments, *work.split()]
 
 
 def commands_of_pages() -> dict[str, list[list[str]]]:
@@ -194,10 +194,9 @@ def commands_of_pages() -> dict[str, list[list[str]]]:
         if path == START:
             lines += IN_TABLES
         for line in lines:
-            if not line.startswith("parallel-core ") or line in seen:
-                continue
+            is_new = line.startswith("parallel-core ") and line not in seen
+            words = on_little_work(line) if is_new else None
             seen.add(line)
-            words = on_little_work(line)
             if words is not None:
                 commands.setdefault(path.name, []).append(words)
     return commands
