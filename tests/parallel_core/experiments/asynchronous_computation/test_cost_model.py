@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 import parallel_core
 from backends import Backend
 from parallel_core.experiments import workloads
-from parallel_core.experiments.asynchronous_computation import (
-    fitting,
-)
+from parallel_core.experiments.asynchronous_computation import fitting
 from parallel_core.experiments.asynchronous_computation.cost_model import (
     CostModel,
     Point,

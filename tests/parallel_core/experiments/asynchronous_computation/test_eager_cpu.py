@@ -15,9 +15,7 @@ from backends.installation.frameworks import is_installed
 from parallel_core import RequestError, Result
 from parallel_core.compare.results import Cell
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation import (
-    eager_cpu,
-)
+from parallel_core.experiments.asynchronous_computation import eager_cpu
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import not_measured
 from parallel_core.measurement.result import Counted, Note

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.formulas import interval_of, ratio
-from parallel_core.experiments.runner.metrics import (
-    Metric,
-)
+from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.over_rounds import times_as_long
 from parallel_core.measurement.result import LEAST_SHARE, Case
