@@ -38,12 +38,24 @@ def beside_another_python(mxnet_python: str) -> dict[str, Environment]:
     return {**WITHOUT_MXNET, ".venv-mxnet": Environment("mxnet,test", mxnet_python)}
 
 
-def variables_without(*prefixes: str) -> dict[str, str]:
-    """Return the variables of the environment but those that begin so.
-
-    `make test` hands its own variables down, which are not for the commands that tests start.
-    """
-    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+def make_demo(
+    root: Path, folder: Path, *arguments: str, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run `make demo` in a folder that holds the Makefile, and files in place of those it names."""
+    shutil.copy(root / "Makefile", folder)
+    for name in ("setup.cfg", "pyproject.toml", "constraints.txt"):
+        (folder / name).touch()
+    # `make test` hands variables of its own down, which are not for the commands that tests start.
+    prefixes = ("MAKE", "MFLAGS", "PYTHON")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    return subprocess.run(
+        ["make", "--no-print-directory", "demo", *arguments],
+        cwd=folder,
+        env={**inherited, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def write_program(path: Path, answer: str) -> None:
@@ -80,15 +92,10 @@ def test_a_demonstration_makes_what_the_pythons_that_are_there_can_run(
 ) -> None:
     for name, answer in pythons.items():
         write_program(tmp_path / name, answer)
-    shutil.copy(root / "Makefile", tmp_path)
-    for name in ("setup.cfg", "pyproject.toml", "constraints.txt"):
-        (tmp_path / name).touch()
-    variables = variables_without("MAKE", "MFLAGS", "PYTHON")
-    variables |= {"PATH": f"{tmp_path}/path:/usr/bin:/bin", "HOME": str(tmp_path)}
-    command = ["make", "--no-print-directory", "--dry-run", "demo", *arguments]
-    commands = subprocess.run(
-        command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
-    ).stdout
+    path = {"PATH": f"{tmp_path}/path:/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = make_demo(root, tmp_path, "--dry-run", *arguments, **path)
+    assert done.returncode == 0, done.stderr
+    commands = done.stdout
     extras_and_folders = re.findall(r"installing (\S+) into (\S+),", commands)
     pythons_and_folders = re.findall(r"\|\| (\S+) -m venv (\S+)", commands)
     python_of = {folder: python for python, folder in pythons_and_folders}
@@ -103,15 +110,9 @@ def test_a_demonstration_makes_what_the_pythons_that_are_there_can_run(
 
 
 def test_an_environment_that_cannot_be_made_is_one_line(root: Path, tmp_path: Path) -> None:
-    shutil.copy(root / "Makefile", tmp_path)
-    for name in ("setup.cfg", "pyproject.toml", "constraints.txt", ".venv"):
-        (tmp_path / name).touch()
+    (tmp_path / ".venv").touch()
     write_program(tmp_path / "python", IS_3_11)
-    command = ["make", "--no-print-directory", "demo", f"PYTHON={tmp_path}/python"]
-    variables = variables_without("MAKE", "MFLAGS")
-    done = subprocess.run(
-        command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
-    )
+    done = make_demo(root, tmp_path, f"PYTHON={tmp_path}/python")
     (line,) = done.stdout.splitlines()
     assert done.returncode == 2
     assert line.startswith(f"parallel-core: cannot write to {tmp_path}/.venv")

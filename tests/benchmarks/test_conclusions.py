@@ -72,14 +72,13 @@ class StoredProcesses:
         }
 
     def take_turns(self, variants: Sequence[Variant], *_: int) -> dict[str, list[Measured]]:
-        """Return what each variant's processes gave."""
-        return {variant.name: self.take(variant.name) for variant in variants}
-
-    def take(self, variant: str) -> list[Measured]:
-        """Return what a variant's processes gave, which no other variant gets."""
-        # Frameworks have variants of the same names, and come in order.
-        title = next(title for title in self.left if title.endswith(variant))
-        return self.left.pop(title)
+        """Return what each variant's processes gave, which no other variant gets."""
+        taken = {}
+        for variant in variants:
+            # Frameworks have variants of the same names, and come in order.
+            title = next(title for title in self.left if title.endswith(variant.name))
+            taken[variant.name] = self.left.pop(title)
+        return taken
 
 
 @pytest.mark.parametrize("file", STORED)
@@ -105,8 +104,8 @@ def test_stored_findings_follow_from_what_the_processes_gave(
         # By how bounds are drawn now, some are others, and so may be verdicts.
         stored_finding = stored_findings[finding["name"]]
         assert finding["estimate"] == pytest.approx(stored_finding["estimate"]), finding["name"]
-        assert finding["unit"] == stored_finding["unit"], finding["name"]
-        assert finding["target"] == stored_finding["target"], finding["name"]
+        for field in ("unit", "target"):
+            assert finding[field] == stored_finding[field], finding["name"]
     if module is network:
         row = "| 10 Gbit/s | after | 4,434 | 7.5 ms (13 %) | 4,649 | 4.7 ms (8.5 %) |"
         (note,) = document["notes"]
@@ -123,11 +122,9 @@ def test_sums_between_processes_are_held_against_the_stream_of_the_same_process(
 
     drifting = [process(1.0), process(3.0), process(2.0)]
     duration, share = processes.findings_of("gloo", 10**6, drifting)
-    assert duration.interval.estimate == pytest.approx(4000)
-    assert duration.unit == "μs"
+    assert (duration.interval.estimate, duration.unit) == (pytest.approx(4000), "μs")
     # The machine drifts; the ratio does not.
-    assert share.interval.low == pytest.approx(50)
-    assert share.interval.high == pytest.approx(50)
+    assert (share.interval.low, share.interval.high) == pytest.approx((50, 50))
 
 
 def test_every_setting_of_variants_on_cpus_is_shown() -> None:

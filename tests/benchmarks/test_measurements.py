@@ -101,11 +101,9 @@ def test_a_measurement_writes_its_file_and_page_and_a_missed_target_is_no_failur
     assert "1 targets met, 1 missed, 0 undecided" in output
 
     document = json.loads((tmp_path / "new/folder/made-up.json").read_text())
-    good, bad, rate = document["findings"]
-    assert good["verdict"] == "met"
-    assert bad["verdict"] == "missed"
-    assert rate["verdict"] is None
-    assert rate["low"] is None
+    verdicts = [finding["verdict"] for finding in document["findings"]]
+    assert verdicts == ["met", "missed", None]
+    assert document["findings"][2]["low"] is None
     assert document["benchmark"] == "made-up"
     assert document["method"] == {"number": 3, "since": "2026-11-29", "meaning": "by hand"}
     assert document["processes"]["A"][0] == {
@@ -121,13 +119,14 @@ def test_a_measurement_writes_its_file_and_page_and_a_missed_target_is_no_failur
     }
 
     page = (tmp_path / "new/folder/made-up.md").read_text()
-    lines = page.splitlines()
     assert page in output
-    assert lines[2] == "Method 3, since 2026-11-29: by hand"
-    assert "torch 2 (MKL 2024.2; oneDNN), commit " in lines[4]
-    assert "| good | 2.10 (2.05–2.20) × | ≥ 2 | met |" in lines
-    assert "| rate | 1,234 images/s |  |  |" in lines
-    assert lines[-1] == "A note."
+    assert "torch 2 (MKL 2024.2; oneDNN), commit " in page
+    assert {
+        "Method 3, since 2026-11-29: by hand",
+        "| good | 2.10 (2.05–2.20) × | ≥ 2 | met |",
+        "| rate | 1,234 images/s |  |  |",
+        "A note.",
+    } <= set(page.splitlines())
 
 
 def test_each_report_is_written_at_once_with_what_was_stored(tmp_path: Path) -> None:

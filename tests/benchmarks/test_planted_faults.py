@@ -84,12 +84,14 @@ def test_no_process_measures_an_experiment_twice_and_the_first_one_has_no_fault(
     asked_in_rounds: list[list[list[tuple[str, str]]]] = []
 
     def measured(asked: Sequence[Mapping[int, Request]]) -> list[list[Result]]:
-        work = [[request.work for request in requests.values()] for requests in asked]
-        asked_in_rounds.append([[(w.experiment, w.backend) for w in of_one] for of_one in work])
-        return [
-            [result(Cell(w.experiment, "any", "async"), {"a": 1.0}) for w in of_one]
-            for of_one in work
-        ]
+        processes, results_of_processes = [], []
+        for requests in asked:
+            work = [request.work for request in requests.values()]
+            processes.append([(part.experiment, part.backend) for part in work])
+            cells = [Cell(part.experiment, "any", "async") for part in work]
+            results_of_processes.append([result(cell, {"a": 1.0}) for cell in cells])
+        asked_in_rounds.append(processes)
+        return results_of_processes
 
     monkeypatch.setattr(planted_faults, "measured_in_turns", measured)
     monkeypatch.setattr(planted_faults, "judged", lambda name, results, _: (name, len(results)))

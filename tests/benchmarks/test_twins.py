@@ -20,16 +20,14 @@ def measured(times: Sequence[float]) -> list[list[list[Result]]]:
     """Return for each round and process the result, which takes as long as the process does."""
     cell = Cell(NAME, "twin", "async")
     case = EXPERIMENTS[NAME].case
-    rounds = []
-    for number, drift in enumerate(DRIFT):
-        processes = []
-        for place, seconds in enumerate(times):
-            # No two times are the same.
-            off = 1 + 0.001 * ((number + place) % 3)
-            taken = seconds * drift * off
-            processes.append([result(cell, {case: taken})])
-        rounds.append(processes)
-    return rounds
+
+    def measured_in(number: int, process: int) -> list[Result]:
+        # No two times are the same.
+        off = 1 + 0.001 * ((number + process) % 3)
+        return [result(cell, {case: times[process] * DRIFT[number] * off})]
+
+    processes = range(len(times))
+    return [[measured_in(number, process) for process in processes] for number in range(len(DRIFT))]
 
 
 @pytest.mark.parametrize(("last", "pairs"), [(1.0, 0), (2.0, 2)])
@@ -49,7 +47,7 @@ def test_a_round_with_an_invalid_result_is_left_out_of_all_twins() -> None:
     (valid,) = rounds[1][0]
     rounds[1][0] = [replace(valid, problems=("it is wrong",))]
     twins = twins_of(rounds, 0)
-    assert [len(one.results) for one in twins] == [2, 2]
+    assert [len(twin.results) for twin in twins] == [2, 2]
 
 
 def test_what_takes_longer_beside_others_is_held_against_one_that_lives_alone() -> None:

@@ -50,11 +50,6 @@ def translated_entries(language: str) -> list[tuple[str, str]]:
     return [(message, translation) for message, translation in entries(language) if translation]
 
 
-def test_there_is_one_for_each_language() -> None:
-    assert {path.name for path in LOCALES.iterdir() if path.is_dir()} == {*LANGUAGES}
-    assert f"LANGUAGES := {' '.join(LANGUAGES)}\n" in (ROOT / "Makefile").read_text()
-
-
 @IN_EACH
 def test_nothing_is_missing_fuzzy_or_obsolete(language: str) -> None:
     assert [message for message, translation in entries(language) if not translation.strip()] == []
@@ -185,15 +180,6 @@ def terms_without_their_word(language: str, message: str, translation: str) -> l
         if count and not any(bare(word) in bare_translation for word in words):
             missing.append(f"{english}: {', '.join(words)}")
     return missing
-
-
-@IN_EACH
-def test_every_term_has_a_word_and_stands_once(language: str) -> None:
-    for _, words in glossary(language):
-        assert words
-        assert all(words)
-    spelt = [english.lower() for english, _ in glossary(language)]
-    assert len(spelt) == len(set(spelt))
 
 
 @IN_EACH

@@ -306,11 +306,6 @@ def test_what_needs_a_gpu_is_python() -> None:
                 ast.parse(code)
 
 
-def test_every_row_says_something_of_every_framework() -> None:
-    for rows in tables().values():
-        assert all(len(row) == len(rows[0]) and all(row) for row in rows[2:])
-
-
 @pytest.mark.long
 def test_the_five_steps_away_from_mxnet_keep_the_losses(
     tmp_path: Path, require: Callable[[str], None]

@@ -88,9 +88,3 @@ def test_every_command_has_a_section(root: Path) -> None:
     for names, command in commands():
         if len(names) == 1 and not command.hidden:
             assert f"```{{command}} {names[0]}\n" in page
-
-
-def test_no_page_has_more_lines_than_one_reads() -> None:
-    for path in tracked("docs", suffix=".md"):
-        length = len(path.read_text().splitlines())
-        assert length <= 250, f"{path} has {length} lines"

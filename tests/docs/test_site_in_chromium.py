@@ -2,10 +2,7 @@
 network; its search.
 """
 
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,19 +82,3 @@ def test_the_search_of_each_site_finds_words_and_nothing_else(
         else:
             assert results.count() == 0, query
     assert visit.troubles == []
-
-
-def test_on_a_served_site_the_search_shows_what_it_found(browser: "Browser", site: Path) -> None:
-    class Files(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(site))) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        page = browser.new_page()
-        page.goto(f"http://127.0.0.1:{server.server_port}/search.html?q=overlap_efficiency")
-        page.locator("#search-results .context", has_text="overlap_efficiency").first.wait_for(
-            timeout=20_000
-        )
-        page.close()
-        server.shutdown()

@@ -6,12 +6,14 @@ import json
 import math
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 import pytest
 
 from backends.host import available_cores
+from backends.installation.kernels import Kernels, Product
 from benchmarks.harness import side_by_side
 from benchmarks.harness.side_by_side import (
     Measured,
@@ -72,26 +74,21 @@ def variant(log: Path, name: str, **options: str) -> Variant:
 def test_rounds_are_interleaved_a_core_changes_with_them_and_the_slower_process_counts(
     names: str, turns: list[int], tmp_path: Path
 ) -> None:
-    on_all_cores, on_single_core, on_each_core = names
     log = tmp_path / "log"
     first_core, second_core, *_ = sorted(os.sched_getaffinity(0))
+    kinds_of_cores = ("both", "one", "each")
     variants = [
-        variant(log, on_all_cores),
-        variant(log, on_single_core, cores="one"),
-        variant(log, on_each_core, cores="each"),
+        variant(log, name, cores=cores) for name, cores in zip(names, kinds_of_cores, strict=True)
     ]
     takes_turns = names.islower()
     processes = take_turns(variants, 2, len(turns) if takes_turns else 0)
 
-    round_lines = []
+    on_all_cores, on_single_core, on_each_core = names
+    lines_of_round = []
     for turn in turns:
-        round_lines += [
-            f"{on_all_cores} {turn} 2",
-            f"{on_single_core} {turn} 1",
-            f"{on_each_core} {turn} 1",
-            f"{on_each_core} {turn} 1",
-        ]
-    assert log.read_text().splitlines() == 2 * round_lines
+        lines_of_round += [f"{on_all_cores} {turn} 2", f"{on_single_core} {turn} 1"]
+        lines_of_round += 2 * [f"{on_each_core} {turn} 1"]
+    assert log.read_text().splitlines() == 2 * lines_of_round
     for process in processes[on_all_cores]:
         assert len(process.seconds["epoch"]) == len(turns)
     cores_of_rounds = [process.figures["core"] for process in processes[on_single_core]]
@@ -180,17 +177,12 @@ def test_an_answer_of_a_worker_is_read() -> None:
 
 
 def test_an_answer_of_the_command_line_is_read() -> None:
-    library = {
-        "library": "OpenBLAS",
-        "version": "0.3.13",
-        "instruction_set": "Haswell",
-        "threads": 1,
-    }
+    library = asdict(Kernels("OpenBLAS", "0.3.13", "Haswell", 1))
     backend = {
         "name": "mxnet",
         "version": "1.9.1",
         "kernels": [library],
-        "product": {"size": 512, "gflop_per_s": 48.7},
+        "product": asdict(Product(512, 48.7)),
     }
     read = read_answer(outcome(**ANSWER, backend=backend), "x")
     assert read.versions == {"mxnet": "1.9.1"}
@@ -217,17 +209,10 @@ def test_a_wrong_result_and_a_failure_end_a_benchmark(ended: Outcome, message: s
         read_answer(ended, "x")
 
 
-def with_loss(loss: float) -> Measured:
-    """Return what a process gave whose training had this loss."""
-    return Measured({}, {"loss": loss}, {})
-
-
-def test_processes_that_agree_are_not_refused() -> None:
-    side_by_side.refuse_disagreement({"a": [with_loss(1.0)], "b": [with_loss(1.0)]}, "loss")
-
-
-@pytest.mark.parametrize("other_loss", [1.001, math.nan])
-def test_processes_that_did_the_same_work_must_agree(other_loss: float) -> None:
-    processes = {"a": [with_loss(1.0)], "b": [with_loss(other_loss)]}
+@pytest.mark.parametrize("loss", [1.001, math.nan])
+def test_processes_that_did_the_same_work_must_agree(loss: float) -> None:
+    agreeing = {name: [Measured({}, {"loss": 1.0}, {})] for name in "ab"}
+    side_by_side.refuse_disagreement(agreeing, "loss")
+    processes = {**agreeing, "c": [Measured({}, {"loss": loss}, {})]}
     with pytest.raises(click.ClickException, match="the loss is"):
         side_by_side.refuse_disagreement(processes, "loss")

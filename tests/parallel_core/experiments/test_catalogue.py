@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import backends
 import parallel_core
-from backends.registry.variants import all_variants, found_on, in_words
+from backends.registry.variants import all_variants, found_on
 from parallel_core import RequestError, explain
 from parallel_core.command_line import cli
 from parallel_core.command_line import run as command
@@ -85,8 +85,7 @@ def test_the_command_that_repeats_a_run_has_its_sizes(name: str) -> None:
     again = command_again(Work(experiment=name, backend="numpy"), result)
     _program, _run, _experiment, *words = shlex.split(again)
     parsed = command_of(experiment).make_context(name, words).params
-    for size in experiment.calibrated:
-        assert parsed[size] == options[size], size
+    assert {size: options[size] for size in experiment.calibrated}.items() <= parsed.items()
 
 
 def texts_of(experiment: Experiment) -> Iterator[str]:
@@ -132,16 +131,12 @@ def test_a_comparison_is_of_the_demonstrations_unless_asked_for_more() -> None:
 @pytest.mark.parametrize("width", [80, 60])
 def test_the_listing_fits_a_terminal_and_loses_nothing(width: int) -> None:
     listing = printed(show_catalogue, EXPERIMENTS.values(), ("numpy",), width=width)
-    lines = listing.splitlines()
-    words = set(listing.split())
-    numbers = set(listing.replace(",", " ").split())
-    assert all(len(line) <= width for line in lines)
+    words = set(listing.replace(",", " ").split())
+    assert all(len(line) <= width for line in listing.splitlines())
     for experiment in EXPERIMENTS.values():
-        assert any(line.split()[:1] == [experiment.name] for line in lines)
-        assert set(experiment.question.split()) <= words
-        assert set(experiment.contains) <= words
-        for exercise in experiment.exercises:
-            assert str(exercise.number) in numbers
+        numbers = [str(exercise.number) for exercise in experiment.exercises]
+        question = experiment.question.replace(",", " ").split()
+        assert {experiment.name, *question, *experiment.contains, *numbers} <= words
 
 
 def explained(experiment: str, *options: str) -> str:
@@ -150,11 +145,6 @@ def explained(experiment: str, *options: str) -> str:
     done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
-
-
-def variants_explained(experiment: str, *options: str) -> str:
-    """Return what `run EXPERIMENT --explain` prints of variants."""
-    return explained(experiment, *options).split("\nVariants")[1]
 
 
 @ALL
@@ -176,18 +166,11 @@ def test_it_explains_all_parts_and_the_command_prints_them_without_a_backend(
 
 
 BOTH = ("--backend", "mxnet,torch")
-
-
-@pytest.mark.parametrize("kind", ["cpu", "gpu"])
-def test_the_command_lists_the_variants_of_a_kind_of_device_behind_the_parts(kind: str) -> None:
-    text = variants_explained("data-parallel", *BOTH, "--device-kind", kind)
-    sentences = " ".join(text.split())
-    for variant in all_variants():
-        kinds_by_framework = found_on(variant.name)
-        is_there = any(kind in kinds_by_framework.get(name, ()) for name in ("mxnet", "torch"))
-        first_word = in_words(variant.name)[0]
-        assert (f"  {variant.name} ({first_word}" in text) == is_there
-        assert (variant.meaning in sentences) == is_there
+ON_GPUS = [
+    variant.name
+    for variant in all_variants()
+    if "gpu" in set().union(*found_on(variant.name).values())
+]
 
 
 @pytest.mark.parametrize(
@@ -199,6 +182,7 @@ def test_the_command_lists_the_variants_of_a_kind_of_device_behind_the_parts(kin
             ["copy-on-own-queue", "copy-on-compute-queue"],
             "2 more of mxnet",
         ),
+        ("data-parallel", (*BOTH, "--device-kind", "gpu"), ON_GPUS, "more on CPUs"),
         ("cost-model", BOTH, [], f"{len(all_variants())} more in experiments that train"),
         ("overlap", ("--backend", "numpy"), [], "--explain --backend mxnet"),
         (
@@ -213,7 +197,7 @@ def test_the_command_lists_the_variants_of_a_kind_of_device_behind_the_parts(kin
 def test_variants_that_apply_are_listed(
     experiment: str, options: tuple[str, ...], listed: list[str], elsewhere: str
 ) -> None:
-    text = variants_explained(experiment, *options, "--device-kind", "cpu")
+    text = explained(experiment, "--device-kind", "cpu", *options).partition("\nVariants")[2]
     # A variant's line is indented by two spaces, and its meaning by more.
     names = re.findall(r"^  (\S+)", text, re.MULTILINE)
     assert names == listed

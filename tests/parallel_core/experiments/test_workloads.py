@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,18 +49,18 @@ def choose_overlap(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, machine: Machine
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return what `overlap` does on a machine, and the rule by which each value was chosen."""
+    issuing_seconds = 31e-6
     monkeypatch.setattr(probing, "free_memory", lambda: 10**12)
     monkeypatch.setattr(
         workloads,
         "seconds_of_one",
         lambda _, size, count=1: machine.seconds_of_multiplication(size),
     )
-
-    def seconds_of_a_copy(*arguments: Any) -> tuple[float, float]:
-        size, issuing_seconds = arguments[2], 31e-6
-        return issuing_seconds, machine.seconds_of_copy(size)
-
-    monkeypatch.setattr(copying, "_seconds_of_a_copy", seconds_of_a_copy)
+    monkeypatch.setattr(
+        copying,
+        "_seconds_of_a_copy",
+        lambda _backend, _target, size, *_: (issuing_seconds, machine.seconds_of_copy(size)),
+    )
     not_given = dict.fromkeys(parameter.name for parameter in COPYING)
     trial = Trial(backend, not_given, budget=machine.budget)
     values = choose(trial, COPYING)
@@ -68,37 +68,34 @@ def choose_overlap(
     return values, trial.described["chosen_by"]
 
 
-class ExpectedChoice(NamedTuple):
-    """The sizes that are to be chosen, and the rule of each."""
-
-    size: int
-    products: int
-    size_rule: str
-    products_rule: str
-
-
 @pytest.mark.parametrize(
-    ("machine", "expected"),
+    ("machine", "size", "size_rule", "products", "products_rule"),
     [
         # Issuing takes a tenth of a copy of 3.1 MB.
-        (Machine(), ExpectedChoice(880, 22, "issuing", "time")),
+        (Machine(), 880, "issuing", 22, "time"),
         # It does so of smaller ones, too, of which 25 would take less than the usual time.
-        (Machine(bytes_per_second=8e9), ExpectedChoice(840, 25, "time", "launches")),
+        (Machine(bytes_per_second=8e9), 840, "time", 25, "launches"),
         # It would only of such large ones that the fewest would take longer than usual, or than the
         # budget allows.
-        (Machine(bytes_per_second=2e10), ExpectedChoice(992, 15, "time", "time")),
-        (Machine(budget=5.0), ExpectedChoice(656, 15, "budget", "budget")),
+        (Machine(bytes_per_second=2e10), 992, "time", 15, "time"),
+        (Machine(budget=5.0), 656, "budget", 15, "budget"),
         # A GPU behind a bus: a single copy takes longer than a multiplication.
-        (Machine(30.0, 2e12, 1e9), ExpectedChoice(4000, 15, "equal-parts", "time")),
-        (Machine(30.0, 5e12, 1e9), ExpectedChoice(8192, 15, "largest", "time")),
+        (Machine(30.0, 2e12, 1e9), 4000, "equal-parts", 15, "time"),
+        (Machine(30.0, 5e12, 1e9), 8192, "largest", 15, "time"),
     ],
 )
 def test_what_is_multiplied_and_copied_is_chosen_by_one_rule(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, machine: Machine, expected: ExpectedChoice
+    backend: Backend,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: Machine,
+    size: int,
+    size_rule: str,
+    products: int,
+    products_rule: str,
 ) -> None:
     values, rules = choose_overlap(backend, monkeypatch, machine)
-    size, products = values["size"], values["products"]
-    assert ExpectedChoice(size, products, rules["size"], rules["products"]) == expected
+    assert (values["size"], rules["size"]) == (size, size_rule)
+    assert (values["products"], rules["products"]) == (products, products_rule)
     # As many copies as take as long as a multiplication.
     copies_of_equal_time = machine.seconds_of_multiplication(size) / machine.seconds_of_copy(size)
     assert values["copies"] == max(1, round(copies_of_equal_time))
@@ -148,15 +145,15 @@ def test_calls_are_those_of_a_thousand_operations_at_the_most(
 def test_a_copy_that_is_bound_by_issuing_is_noted(
     queueing: Backend, issuing_seconds: float, is_noted: bool
 ) -> None:
-    copy = replace(case("copy", 1.0), dispatch_seconds=(issuing_seconds,))
-    trial = Trial(queueing, {})
-    trial.cases["copy"] = copy
-    copying.note_issuing(trial, "copy")
-    assert len(trial.notes) == is_noted
-    without_queue = Trial(backends.load("numpy", 1), {})
-    without_queue.cases["copy"] = copy
-    copying.note_issuing(without_queue, "copy")
-    assert not without_queue.notes
+    def notes_on(backend: Backend) -> int:
+        trial = Trial(backend, {})
+        trial.cases["copy"] = replace(case("copy", 1.0), dispatch_seconds=(issuing_seconds,))
+        copying.note_issuing(trial, "copy")
+        return len(trial.notes)
+
+    assert notes_on(queueing) == is_noted
+    without_queue = backends.load("numpy", 1)
+    assert notes_on(without_queue) == 0
 
 
 @pytest.mark.parametrize("engine", ["async", "sync"])
@@ -166,13 +163,12 @@ def test_the_price_of_overlap_is_measured_where_there_is_a_queue(
 ) -> None:
     monkeypatch.setattr(backend, "engine", engine)
     result = EXPERIMENTS[experiment].run(backend, **small(experiment))
-    beside_seconds = [case.median for case in result.cases if case.name == workloads.BESIDE]
+    medians = {case.name: case.median for case in result.cases}
     if engine == "sync":
-        assert not beside_seconds
+        assert workloads.BESIDE not in medians
         assert "price_of_overlap" not in result.metrics
     else:
-        price = beside_seconds[0] / result.cases[0].median - 1
-        assert len(beside_seconds) == 1
+        price = medians[workloads.BESIDE] / result.cases[0].median - 1
         assert result.metrics["price_of_overlap"] == pytest.approx(price)
 
 
@@ -202,10 +198,8 @@ def test_a_case_is_of_once_and_its_bare_time_is_that_of_the_slowest_unit(trial: 
     cases = trial.run()
     assert list(cases) == ["both", "first", "none"]
     both = cases["both"]
-    assert both.seconds == (5.0, 5.0)
-    assert both.dispatch_seconds == (2.5, 2.5)
-    assert both.repeats == 6
-    assert both.parts == ("first",)
+    assert (both.seconds, both.dispatch_seconds) == ((5.0, 5.0), (2.5, 2.5))
+    assert (both.repeats, both.parts) == (6, ("first",))
     assert both.bare_seconds == (2, 2)
     assert cases["first"].bare_seconds == (6, 6)
     assert cases["none"].bare_seconds == ()
@@ -224,11 +218,10 @@ def test_what_comes_before_is_done_each_time_and_a_work_in_two_cases_is_one_unit
     trial.time("prepared", work, before=partial(do, "before"))
     trial.time("unprepared", work)
     trial.run()
-    warm_up, rounds, cases = 1, 2, 2
+    warm_up_and_rounds, cases = 1 + 2, 2
     assert done[0] == "before"
-    assert done.count("before") == warm_up + rounds
-    assert done.count("work") == cases * (warm_up + rounds)
-    assert done.count("unit") == warm_up + rounds
+    assert done.count("before") == done.count("unit") == warm_up_and_rounds
+    assert done.count("work") == cases * warm_up_and_rounds
 
 
 def test_phases_keep_the_cases_before_and_points_make_curves(trial: Trial) -> None:

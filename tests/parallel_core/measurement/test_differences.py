@@ -3,7 +3,9 @@ say together of a machine.
 """
 
 import math
-from itertools import chain, combinations
+from collections import Counter
+from collections.abc import Mapping
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from parallel_core.measurement.differences import (
 
 CELLS = 8
 DRAWS = 250
+PAIRS = DRAWS * CELLS // 2
 
 
 def drawn_cells(generator: np.random.Generator, deviation: float, count: int) -> list[list[float]]:
@@ -34,37 +37,42 @@ def drawn_cells(generator: np.random.Generator, deviation: float, count: int) ->
     return [np.exp(generator.normal(0, of_cell, count)).tolist() for of_cell in deviations]
 
 
+def most_called(judged: int) -> float:
+    """Return which share of so many equal pairs may be called different: 5 %, and three standard
+    deviations more.
+    """
+    return 0.05 + 3 * math.sqrt(0.05 * 0.95 / judged)
+
+
+def shares_of_verdicts(
+    processes: int, times_as_loud: float, planted: float = 1.0
+) -> Mapping[str, float]:
+    """Compare pairs of cells on a loud machine, of which one takes so many times as long, and
+    return how often each verdict is given.
+    """
+    generator = np.random.default_rng(processes)
+    verdicts: Counter[str] = Counter()
+    for _ in range(DRAWS):
+        cells = drawn_cells(generator, times_as_loud * USUAL_DEVIATION, processes)
+        factor = loudness((times, USUAL_DEVIATION) for times in cells)
+        noise = Noise(factor * USUAL_DEVIATION)
+        for times, others in zip(cells[::2], cells[1::2], strict=True):
+            slower = [planted * seconds for seconds in times]
+            verdicts[verdict_on(ratio_interval(slower, others, noise), processes)] += 1
+    return {verdict: count / PAIRS for verdict, count in verdicts.items()}
+
+
 @pytest.mark.parametrize("processes", [2, 3, 5])
 @pytest.mark.parametrize("times_as_loud", [0.3, 1.0, 3.0, 10.0])
 def test_equal_cells_are_seldom_called_different_however_loud_the_machine_is(
     processes: int, times_as_loud: float
 ) -> None:
-    generator = np.random.default_rng(processes)
-    called, judged = 0, 0
-    for _ in range(DRAWS):
-        cells = drawn_cells(generator, times_as_loud * USUAL_DEVIATION, processes)
-        factor = loudness((times, USUAL_DEVIATION) for times in cells)
-        for times, others in zip(cells[::2], cells[1::2], strict=True):
-            ratio = ratio_interval(times, others, Noise(factor * USUAL_DEVIATION))
-            called += verdict_on(ratio, processes) != "no difference shown"
-            judged += 1
-    # Three standard deviations of the share above 5 %.
-    assert called / judged < 0.05 + 3 * math.sqrt(0.05 * 0.95 / judged)
+    shares = shares_of_verdicts(processes, times_as_loud)
+    assert 1 - shares["no difference shown"] < most_called(PAIRS)
 
 
 def test_two_processes_tell_a_half_more_on_a_usual_machine() -> None:
-    generator = np.random.default_rng(0)
-    called, judged = 0, 0
-    for _ in range(DRAWS):
-        cells = drawn_cells(generator, USUAL_DEVIATION, 2)
-        factor = loudness((times, USUAL_DEVIATION) for times in cells)
-        for times, others in zip(cells[::2], cells[1::2], strict=True):
-            slower = [1.5 * seconds for seconds in times]
-            noise = Noise(factor * USUAL_DEVIATION)
-            verdict = verdict_on(ratio_interval(slower, others, noise), 2)
-            called += verdict == "slower"
-            judged += 1
-    assert called / judged > 0.9
+    assert shares_of_verdicts(2, times_as_loud=1.0, planted=1.5)["slower"] > 0.9
 
 
 def share_called_slower(
@@ -79,15 +87,16 @@ def share_called_slower(
     called = 0
     for _ in range(DRAWS):
         ratios_by_experiment = []
+        from_first = []
         for deviation in deviations:
-            logarithms = generator.normal(0, deviation, (4, processes))
-            pairs = combinations(np.exp(logarithms), 2)
-            ratios_by_experiment.append([(other / one).tolist() for one, other in pairs])
-        from_first = [pairs[:3] for pairs in ratios_by_experiment]
-        factor = loudness((ratios, math.sqrt(2) * USUAL_DEVIATION) for ratios in chain(*from_first))
-        pairs_of_judged = ratios_by_experiment[judged]
-        noise = noise_of_experiment(pairs_of_judged, 4, factor * USUAL_DEVIATION)
-        for ratios in pairs_of_judged[:3]:
+            times_of_cells = np.exp(generator.normal(0, deviation, (4, processes)))
+            ratios = [(other / cell).tolist() for cell, other in combinations(times_of_cells, 2)]
+            ratios_by_experiment.append(ratios)
+            from_first += ratios[:3]
+        factor = loudness((ratios, math.sqrt(2) * USUAL_DEVIATION) for ratios in from_first)
+        ratios_of_judged = ratios_by_experiment[judged]
+        noise = noise_of_experiment(ratios_of_judged, 4, factor * USUAL_DEVIATION)
+        for ratios in ratios_of_judged[:3]:
             times = [planted * ratio for ratio in ratios]
             ratio_of_times = ratio_interval(times, [1.0] * processes, noise)
             called += verdict_on(ratio_of_times, processes) in wanted
@@ -101,7 +110,7 @@ def test_equal_cells_of_an_experiment_ten_times_as_noisy_are_seldom_called_diffe
 ) -> None:
     # By the noise of all experiments together it was 23, 15 and 14 %.
     share = share_called_slower(processes, [usual] * 4 + [10 * usual], judged=4)
-    assert share < 0.05 + 3 * math.sqrt(0.05 * 0.95 / (3 * DRAWS))
+    assert share < most_called(3 * DRAWS)
 
 
 def test_a_tenth_more_is_still_found_where_experiments_are_equally_noisy() -> None:
@@ -128,10 +137,9 @@ TIMES = st.lists(st.floats(0.1, 10), min_size=2, max_size=8)
 def test_loudness_knows_neither_units_nor_the_order_of_processes(
     times: list[float], unit: float, turn: int
 ) -> None:
+    turned = [unit * seconds for seconds in times[turn:] + times[:turn]]
     usual = loudness([(times, USUAL_DEVIATION)])
-    turned = times[turn:] + times[:turn]
-    scaled = loudness([([unit * seconds for seconds in turned], USUAL_DEVIATION)])
-    assert scaled == pytest.approx(usual)
+    assert loudness([(turned, USUAL_DEVIATION)]) == pytest.approx(usual)
 
 
 def test_cells_of_one_process_say_nothing_of_the_machine() -> None:
@@ -145,10 +153,15 @@ def test_one_process_far_off_widens_an_interval_as_if_it_were_as_far_as_the_next
     count: int,
 ) -> None:
     values = [1.0 + 0.01 * place for place in range(count)]
-    others = Sample(values, 0.01)
-    near = difference_interval(Sample([*values[:-1], values[-1] + 0.01], 0.01), others)
-    far = difference_interval(Sample([*values[:-1], 100.0], 0.01), others)
-    assert (far.low, far.high) == pytest.approx((near.low, near.high))
+    *first_values, last_value = values
+
+    def bounds(value: float) -> tuple[float, float]:
+        """Return the bounds of the difference if the last process has another value."""
+        sample = Sample([*first_values, value], 0.01)
+        interval = difference_interval(sample, Sample(values, 0.01))
+        return interval.low, interval.high
+
+    assert bounds(100.0) == pytest.approx(bounds(last_value + 0.01))
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (2, 2), (3, 3), (2, 5)])
@@ -167,8 +180,7 @@ def test_equal_sides_without_pairs_are_seldom_called_different(
         )
         interval = unpaired_interval(side, other)
         called += interval.low > 0 or interval.high < 0
-    # Three standard deviations of the share above 5 %.
-    assert called / 1000 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 1000)
+    assert called / 1000 < most_called(1000)
 
 
 def test_a_difference_of_means_is_told_with_its_sign_and_no_wider_than_is_needed() -> None:

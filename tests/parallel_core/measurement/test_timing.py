@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +68,11 @@ def test_rounds_in_which_others_took_time_are_repeated_within_the_budget(
     monkeypatch: pytest.MonkeyPatch, others: tuple[float, ...], budget: float, counted: list[int]
 ) -> None:
     watches = iter([replace(QUIET, others_share=share) for share in others])
-    monkeypatch.setattr("parallel_core.measurement.timing.watched", lambda *_: next(watches))
-    taken = iter(range(100))
-    (case,) = interleave(
-        {"a": lambda: (0.0, float(next(taken)))}, rounds=3, warmups=1, budget=budget
-    )
-    assert [seconds - 1 for seconds in case.seconds] == counted
-    assert case.warmup_seconds == (0.0,)
+    monkeypatch.setattr(timing, "watched", lambda *_: next(watches))
+    # The warm-up is round -1.
+    rounds = count(-1.0)
+    (case,) = interleave({"a": lambda: (0.0, next(rounds))}, rounds=3, warmups=1, budget=budget)
+    assert list(case.seconds) == counted
     assert case.watch is not None
     assert case.watch.repeated_rounds == len(others) - 3
     assert next(watches, None) is None
@@ -81,13 +80,11 @@ def test_rounds_in_which_others_took_time_are_repeated_within_the_budget(
 
 def test_no_round_is_repeated_where_processes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = replace(QUIET, others_share=0.5)
-    monkeypatch.setattr("parallel_core.measurement.timing.watched", lambda *_: busy)
-    given = Turns()
-    given.are_given = True
-    (case,) = interleave({"a": lambda: (0.0, 1.0)}, rounds=3, warmups=1, budget=60.0, turns=given)
+    monkeypatch.setattr(timing, "watched", lambda *_: busy)
+    turns = Turns()
+    turns.are_given = True
+    (case,) = interleave({"a": lambda: (0.0, 1.0)}, rounds=3, budget=60.0, turns=turns)
     assert len(case.seconds) == 3
-    assert case.watch is not None
-    assert case.watch.repeated_rounds == 0
 
 
 @pytest.fixture
@@ -156,9 +153,7 @@ def test_dispatch_and_completion_are_timed_and_reported(
     with Benchmark("products", backend) as benchmark:
         backend.launch(backend.ops.matmul, x, x)
     assert 0 < benchmark.dispatch_seconds <= benchmark.seconds
-    told = capsys.readouterr().out
-    assert told.startswith("products: control returned after ")
-    assert ", done after " in told
+    assert capsys.readouterr().out.startswith("products: control returned after ")
     with pytest.raises(ComputationError), Benchmark("broken", backend):
         wide = backend.asarray(np.ones((2, 3), dtype=np.float32), backend.devices[0])
         backend.wait(backend.launch(backend.ops.matmul, wide, wide))
@@ -170,15 +165,10 @@ SMALL: dict[str, str | int] = {"backend": "numpy", "devices": 3, "size": 16, "ro
 
 def test_its_result_comes_back_and_an_option_may_be_given_never() -> None:
     result = measure_elsewhere("parallel", {**SMALL, "variant": ()})
-    assert (result.experiment, result.backend["name"], result.parameters["size"]) == (
-        "parallel",
-        "numpy",
-        16,
-    )
-    assert (result.backend["devices"], result.backend["variants"]) == (
-        ["cpu:1", "cpu:2", "cpu:3"],
-        [],
-    )
+    assert (result.experiment, result.parameters["size"]) == ("parallel", 16)
+    backend = result.backend
+    assert (backend["name"], backend["variants"]) == ("numpy", [])
+    assert backend["devices"] == ["cpu:1", "cpu:2", "cpu:3"]
 
 
 def test_a_refusal_is_passed_on_and_an_option_may_be_given_twice() -> None:
@@ -229,14 +219,14 @@ def test_a_separate_process_and_nothing_else_ends_with_the_one_that_started_it()
         command, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as starter:
         assert starter.stdout is not None
-        pid, beside = starter.stdout.readline().split()
-        own = Path(f"/proc/{pid}/task/{pid}/children")
-        wait_until(lambda: len(own.read_text().split()) == 2)
-        measuring = [child for child in own.read_text().split() if child != beside]
+        pid, sleeping = starter.stdout.readline().split()
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        wait_until(lambda: len(children.read_text().split()) == 2)
+        measuring = [child for child in children.read_text().split() if child != sleeping]
         starter.kill()
     assert are_gone(measuring)
-    state = Path(f"/proc/{beside}/stat").read_text().rpartition(")")[2].split()[0]
-    os.kill(int(beside), signal.SIGKILL)
+    state = Path(f"/proc/{sleeping}/stat").read_text().rpartition(")")[2].split()[0]
+    os.kill(int(sleeping), signal.SIGKILL)
     assert state == "S"
 
 
@@ -247,8 +237,7 @@ def test_a_number_that_json_does_not_have_is_read_as_none() -> None:
     )
     read = Result.from_json(written.as_json())
     assert math.isnan(read.metrics["speedup"])
-    assert (read.metrics["other"], read.series["loss"][0], math.isnan(read.series["loss"][1])) == (
-        2.0,
-        1.0,
-        True,
-    )
+    assert read.metrics["other"] == 2.0
+    first_loss, last_loss = read.series["loss"]
+    assert first_loss == 1.0
+    assert math.isnan(last_loss)

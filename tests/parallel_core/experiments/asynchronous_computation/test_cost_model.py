@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 import parallel_core
 from backends import Backend
 from parallel_core.experiments import workloads
-from parallel_core.experiments.asynchronous_computation import (
-    fitting,
-)
+from parallel_core.experiments.asynchronous_computation import fitting
 from parallel_core.experiments.asynchronous_computation.cost_model import (
     CostModel,
     Point,
@@ -47,25 +45,7 @@ def test_increments_are_held_against_what_the_model_predicts(seconds: float) -> 
     assert over_predicted.low <= over_predicted.estimate <= over_predicted.high
 
 
-def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> None:
-    result = parallel_core.run_cost_model(backend, largest=100, rounds=1, budget=600.0)
-    assert result.series["elements"] == (2, 8, 32)
-    names = [case.name for case in result.cases]
-    assert names == [f"increment of {size} elements" for size in (2, 8, 32)]
-    medians = tuple(case.median for case in result.cases)
-    assert result.series["seconds measured"] == medians
-    assert set(result.series) == {
-        "elements",
-        "seconds measured",
-        "seconds longer of t1 and t2",
-        "seconds book's formula",
-        "seconds t1",
-    }
-    assert all(len(values) == 3 for values in result.series.values())
-    assert all(20 <= case.repeats <= 1000 for case in result.cases)
-
-
-def test_each_question_of_a_size_is_asked_among_those_of_all_sizes(
+def test_every_size_has_a_case_stands_on_every_curve_and_is_asked_about_among_all_sizes(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over_rounds = fitting.over_rounds
@@ -76,7 +56,13 @@ def test_each_question_of_a_size_is_asked_among_those_of_all_sizes(
         return over_rounds(*arguments, **options)
 
     monkeypatch.setattr(fitting, "over_rounds", recorded)
-    parallel_core.run_cost_model(backend, largest=100, rounds=1, budget=600.0)
+    result = parallel_core.run_cost_model(backend, largest=100, rounds=1, budget=600.0)
+    assert result.series["elements"] == (2, 8, 32)
+    names = [case.name for case in result.cases]
+    assert names == [f"increment of {size} elements" for size in (2, 8, 32)]
+    assert result.series["seconds measured"] == tuple(case.median for case in result.cases)
+    assert [len(values) for values in result.series.values()] == [3] * 5
+    assert all(20 <= case.repeats <= 1000 for case in result.cases)
     # Each of three sizes: whether it is missed, and unknown.
     assert among == [3] * (2 * 3)
 
@@ -103,12 +89,11 @@ def test_after_the_crossing_the_device_is_always_slower(ratios: list[float]) -> 
     meeting = crossing(points)
     if meeting is None:
         assert ratios[0] > 1 or ratios[-1] <= 1
-        return
-    beyond_rounding = meeting * 1.000001
-    for measured_point in points:
-        if measured_point.elements > beyond_rounding:
-            assert not measured_point.model.python_is_slower
-    assert points[0].elements <= beyond_rounding <= points[-1].elements * 1.00001
+    else:
+        beyond_rounding = meeting * 1.000001
+        beyond = [point for point in points if point.elements > beyond_rounding]
+        assert not any(point.model.python_is_slower for point in beyond)
+        assert points[0].elements <= beyond_rounding <= points[-1].elements * 1.00001
 
 
 @pytest.mark.parametrize(("t1", "t2"), [(3e-6, 1e-6), (1e-6, 3e-6)])

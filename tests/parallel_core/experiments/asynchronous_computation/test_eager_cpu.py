@@ -15,9 +15,7 @@ from backends.installation.frameworks import is_installed
 from parallel_core import RequestError, Result
 from parallel_core.compare.results import Cell
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation import (
-    eager_cpu,
-)
+from parallel_core.experiments.asynchronous_computation import eager_cpu
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import not_measured
 from parallel_core.measurement.result import Counted, Note
@@ -45,23 +43,7 @@ def test_a_comparison_has_no_contrasts() -> None:
 def test_contrasts_are_measured_alike_and_failures_are_notes(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def measure_elsewhere(experiment: str, options: Mapping[str, Any]) -> Result:
-        """Refuse the first two processes, and let the third one's result be invalid."""
-        asked.append(dict(options))
-        if len(asked) <= 2:
-            raise RequestError("it is not installed")
-        cell = Cell(experiment, str(options["backend"]), str(options["engine"]))
-        problems = (Note(None, "made up"),) if len(asked) == 3 else ()
-        return made_up.result(cell, {"10 products": 2.0}, problems=problems)
-
-    monkeypatch.setattr(trials, "measure_elsewhere", measure_elsewhere)
-    monkeypatch.setattr(eager_cpu, "is_installed", lambda _: True)
-    result = parallel_core.run_eager_cpu(backend, size=8, rounds=1, budget=600.0)
-
-    asked_sides = [(options["backend"], options["engine"]) for options in asked]
-    assert sorted(asked_sides) == QUEUEING_SIDES
+    asked_sides: list[tuple[str, str]] = []
     options_of_all = {
         "devices": 3,
         "device_kind": "cpu",
@@ -71,23 +53,32 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(
         "against": "none",
         "variant": (),
     }
-    for options in asked:
+
+    def measure_elsewhere(experiment: str, options: Mapping[str, Any]) -> Result:
+        """Refuse the first two processes, and let the third one's result be invalid."""
         assert options_of_all.items() <= options.items()
         assert 0 < options["budget"] < 600
+        side = str(options["backend"]), str(options["engine"])
+        asked_sides.append(side)
+        if len(asked_sides) <= 2:
+            raise RequestError("it is not installed")
+        problems = (Note(None, "made up"),) if len(asked_sides) == 3 else ()
+        return made_up.result(Cell(experiment, *side), {"10 products": 2.0}, problems=problems)
 
-    measured_sides = asked_sides[3:]
-    assert [case.name for case in result.cases] == [
-        "10 products",
-        *(f"10 products, {name} {engine}" for name, engine in measured_sides),
-    ]
-    for name, engine in measured_sides:
+    monkeypatch.setattr(trials, "measure_elsewhere", measure_elsewhere)
+    monkeypatch.setattr(eager_cpu, "is_installed", lambda _: True)
+    result = parallel_core.run_eager_cpu(backend, size=8, rounds=1, budget=600.0)
+
+    assert sorted(asked_sides) == QUEUEING_SIDES
+    _own, *contrasts = result.cases
+    for case, (name, engine) in zip(contrasts, asked_sides[3:], strict=True):
+        assert case.name == f"10 products, {name} {engine}"
         fraction = result.metrics[f"{name}_{engine}_dispatch_fraction"]
         assert fraction == pytest.approx(0.1, rel=0.01)
 
     first_refused = " ".join(asked_sides[0])
     refusals = not_measured(f"contrast with {first_refused} (+2)", "it is not installed")
-    assert result.notes[0] == refusals
-    assert [note.code for note in result.notes].count("not-measured") == 1
+    assert [note for note in result.notes if note.code == "not-measured"] == [refusals]
     assert result.problems == ()
 
 
@@ -97,12 +88,10 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(
 def test_a_contrast_answers_by_its_count(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, engine: str, unfinished: int, code: str
 ) -> None:
-    def measure_elsewhere(experiment: str, _: Mapping[str, Any]) -> Result:
-        result = made_up.result(Cell(experiment, "torch", engine), {"10 products": 2.0})
-        counted = Counted(unfinished, 10, "torch's profiler", (unfinished,))
-        return replace(result, counts={"unfinished_at_return": counted})
-
-    monkeypatch.setattr(trials, "measure_elsewhere", measure_elsewhere)
+    cell = Cell("eager-cpu", "torch", engine)
+    counts = {"unfinished_at_return": Counted(unfinished, 10, "a profiler", (unfinished,))}
+    on_torch = replace(made_up.result(cell, {"10 products": 2.0}), counts=counts)
+    monkeypatch.setattr(trials, "measure_elsewhere", lambda *_: on_torch)
     monkeypatch.setattr(eager_cpu, "is_installed", lambda name: name == "torch")
     result = parallel_core.run_eager_cpu(backend, size=8, rounds=2, budget=600.0)
     name = f"torch_{engine}_unfinished_at_return"

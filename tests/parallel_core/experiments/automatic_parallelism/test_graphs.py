@@ -5,7 +5,6 @@ by numbers, drawn.
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -27,16 +26,14 @@ from parallel_core.experiments.automatic_parallelism.graph import mlp
 from parallel_core.experiments.runner import declaration
 from parallel_core.experiments.runner.counting import CountsOfRun
 from parallel_core.experiments.runner.formulas import Times
-from parallel_core.experiments.runner.tallies import Repetition, repetition_of
+from parallel_core.experiments.runner.tallies import Repetition, Tally, repetition_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.workloads import record
 from parallel_core.measurement import timing
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Counted
 from parallel_core.measurement.task_graph import (
-    Kind,
     Task,
-    bounds_of,
     without_implied,
     without_loads,
 )
@@ -102,34 +99,26 @@ def test_a_random_graph_is_layered_and_always_the_same(
     assert any(node.after for node in nodes) == (layers > 1)
 
 
-def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) -> None:
-    trial = Trial(backend, {}, rounds=3)
-    diamonds = task_graphs.program_of(task_graphs.diamond(len(backend.devices)), SIZE)
-    (timed_graph,) = dependencies.time_programs(trial, {"": diamonds})
-    assert list(trial.cases) == ["one by one", "freely scheduled"]
-    in_turn, free = trial.cases.values()
-    for case in (in_turn, free):
-        assert len(case.seconds) == 3
-        assert len(case.bare_seconds) == 3
-    assert all(task.seconds > 0 for task in timed_graph.tasks)
-    assert all(task.kind != "load" for task in timed_graph.tasks)
-    assert sum(task.seconds for task in timed_graph.tasks) < sum(in_turn.seconds)
-    medians = Times(lambda name, _: trial.cases[name].median, trial.cases)
-    bound_fraction = timed_graph.bounds.seconds / free.median
-    assert timed_graph.bound_fraction(medians) == pytest.approx(bound_fraction)
-    assert {"bound_fraction", *dependencies.LOWER_BOUND} < trial.figures.keys()
-
-
-def test_bounds_are_of_the_rounds_that_count(
+def test_both_ways_are_timed_and_tasks_have_the_seconds_of_the_round_that_counts(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Only the first of three rounds was quiet.
     monkeypatch.setattr(timing, "_quietest", lambda *_: [0])
     trial = Trial(backend, {}, rounds=3)
-    diamonds = task_graphs.program_of(task_graphs.diamond(2), SIZE)
+    diamonds = task_graphs.program_of(task_graphs.diamond(len(backend.devices)), SIZE)
     (timed_graph,) = dependencies.time_programs(trial, {"": diamonds})
-    (seconds_in_turn,) = trial.cases["one by one"].seconds
+    assert list(trial.cases) == ["one by one", "freely scheduled"]
+    in_turn, free = trial.cases.values()
+    assert len(in_turn.bare_seconds) == len(free.bare_seconds) == 1
+    (seconds_in_turn,) = in_turn.seconds
     assert seconds_in_turn == pytest.approx(sum(task.seconds for task in timed_graph.tasks))
+    for task in timed_graph.tasks:
+        assert task.seconds > 0
+        assert task.kind != "load"
+    medians = Times(lambda name, _: trial.cases[name].median, trial.cases)
+    bound_fraction = timed_graph.bounds.seconds / free.median
+    assert timed_graph.bound_fraction(medians) == pytest.approx(bound_fraction)
+    assert {"bound_fraction", *dependencies.LOWER_BOUND} < trial.figures.keys()
 
 
 def diamonds_run(
@@ -157,43 +146,35 @@ def diamonds_run(
     return repetition_of(sorted(spans, key=lambda span: span.start), devices)
 
 
+def broken(devices: int, delays: Mapping[int, int]) -> Tally:
+    """Return how many dependencies of the diamonds are broken where tasks have these delays."""
+    return dependencies.broken_in_diamonds(diamonds_run(devices, delays))
+
+
 @pytest.mark.parametrize("devices", [2, 3, 4])
-def test_each_dependency_that_is_broken_counts(devices: int) -> None:
+def test_dependencies_count_that_are_broken_and_not_those_of_late_tasks(devices: int) -> None:
     tasks, _ = task_graphs.tasks_of(task_graphs.diamond(devices))
     of = sum(len(task.after) for task in tasks)
     first_copy = next(position for position, task in enumerate(tasks) if task.kind == "copy")
     first_join = next(position for position, task in enumerate(tasks) if len(task.after) == devices)
-    broken = dependencies.broken_in_diamonds
-    assert broken(diamonds_run(devices, {})) == (0, of)
-    copied_too_soon = diamonds_run(devices, {first_copy: -1})
-    assert broken(copied_too_soon) == (1, of)
-    joined_too_soon = diamonds_run(devices, {first_join: -5})
-    assert broken(joined_too_soon).seen >= 1
-
-
-@pytest.mark.parametrize("devices", [2, 3, 4])
-def test_tasks_that_begin_late_break_no_dependency(devices: int) -> None:
-    tasks, _ = task_graphs.tasks_of(task_graphs.diamond(devices))
-    of = sum(len(task.after) for task in tasks)
+    assert broken(devices, {first_copy: -1}) == (1, of)
+    assert broken(devices, {first_join: -5}).seen >= 1
     # Copies may overtake each other.
-    delays = {position: 7 * (position % 3) for position in range(len(tasks))}
-    assert dependencies.broken_in_diamonds(diamonds_run(devices, delays)) == (0, of)
+    late = {position: 7 * (position % 3) for position in range(len(tasks))}
+    assert broken(devices, late) == broken(devices, {}) == (0, of)
 
 
 def test_a_sum_may_begin_when_its_first_two_terms_are_there() -> None:
     # MXNet adds the first two branches while the third one is on its way.
     tasks, _ = task_graphs.tasks_of(task_graphs.diamond(3))
-    copies_to_first_device = [
+    last_copy = max(
         position
         for position, task in enumerate(tasks)
         if task.kind == "copy" and task.device == "0"
-    ]
-    last_copy = copies_to_first_device[-1]
+    )
     its_sum = last_copy + 1
-    during_copy = diamonds_run(3, {last_copy: 3, its_sum: -3})
-    assert dependencies.broken_in_diamonds(during_copy).seen == 0
-    before_copy = diamonds_run(3, {last_copy: 15, its_sum: -15})
-    assert dependencies.broken_in_diamonds(before_copy).seen == 1
+    assert broken(3, {last_copy: 3, its_sum: -3}).seen == 0
+    assert broken(3, {last_copy: 15, its_sum: -15}).seen == 1
 
 
 def test_what_has_other_operations_than_the_diamonds_is_not_counted() -> None:
@@ -227,47 +208,7 @@ def test_a_broken_dependency_in_any_repetition_makes_the_result_invalid(
     assert broken.problem(never_broken) is None
 
 
-def task(device: str, seconds: float, *after: int, kind: Kind = "compute") -> Task:
-    """Return a task that waits for the tasks at these positions."""
-    return Task("t", device, kind, after, seconds)
-
-
-class ExpectedBounds(NamedTuple):
-    """Seconds that no schedule can take less than, each for another reason."""
-
-    critical_path: float
-    work_per_device: float
-    busiest_device: float
-
-
-@pytest.mark.parametrize(
-    ("tasks", "devices_with_cores", "workers", "expected"),
-    [
-        # A chain over two devices.
-        ([task("a", 3), task("b", 2, 0)], 2, 1, ExpectedBounds(5, 2.5, 3)),
-        # All on one device, where two could share it, and one whose two workers do.
-        ([task("a", 3), task("a", 2)], 2, 1, ExpectedBounds(3, 2.5, 5)),
-        ([task("a", 3), task("a", 1)], 2, 2, ExpectedBounds(3, 2, 2)),
-        # Three devices, cores for one of them.
-        ([task("a", 2), task("b", 2), task("c", 2)], 1, 1, ExpectedBounds(2, 6, 2)),
-        # Copies are work without engines for them, and no computing.
-        ([task("cpu:1", 1), task("cpu:2", 3, kind="copy")], 2, 1, ExpectedBounds(3, 2, 1)),
-        ([task("gpu:0", 1), task("gpu:1", 3, kind="copy")], 2, 1, ExpectedBounds(3, 0.5, 1)),
-    ],
-)
-def test_the_largest_bound_counts(
-    tasks: list[Task], devices_with_cores: int, workers: int, expected: ExpectedBounds
-) -> None:
-    bounds = bounds_of(tasks, devices_with_cores, workers)
-    assert bounds.critical_path == expected.critical_path
-    assert bounds.work_per_device == expected.work_per_device
-    assert bounds.busiest_device == expected.busiest_device
-    assert bounds.seconds == max(expected)
-
-
 BATCH = 12
-
-
 Arrow = tuple[str, str]
 """The task that is waited for, and the task that waits: each by its name and device."""
 
@@ -299,15 +240,13 @@ def arrows_of_book(keeper: str, workers: Sequence[str]) -> set[Arrow]:
     return expected
 
 
-def test_the_step_has_the_book_s_dependencies(backend: Backend) -> None:
+def test_the_step_has_the_book_s_dependencies_and_moves_gradients_parameters_and_the_batch(
+    backend: Backend,
+) -> None:
     tasks = without_loads(record(backend, mlp(BATCH)))
     keeper, *workers = map(str, backend.devices)
     assert len(tasks) == 24
     assert arrows(tasks) == arrows_of_book(keeper, workers)
-
-
-def test_the_step_moves_gradients_parameters_and_a_part_of_the_batch(backend: Backend) -> None:
-    tasks = without_loads(record(backend, mlp(BATCH)))
     moved_numbers = {task.name: task.bytes // 4 for task in tasks if task.kind == "copy"}
     first_layer, second_layer = 785 * 512, 513 * 10
     assert moved_numbers == {
@@ -332,8 +271,8 @@ def test_the_step_is_that_of_a_single_device(backend: Backend, batch: int) -> No
 
 def test_the_command_draws_what_was_recorded(tmp_path: Path) -> None:
     picture = tmp_path / "graph.svg"
-    command = ["run", "graph", "--backend", "numpy", "--batch", "8", "--rounds", "1", "--plot"]
-    done = CliRunner().invoke(cli, [*command, str(picture)])
+    command = f"run graph --backend numpy --batch 8 --rounds 1 --plot {picture}"
+    done = CliRunner().invoke(cli, command.split())
     assert done.exit_code == 0, done.output
     texts = Drawn(picture.read_bytes()).texts
     assert {"layer 1 back", "update W2", "copy ∇1", "cpu:1"} <= set(texts)

@@ -13,6 +13,7 @@ from parallel_core.experiments.runner.conclusions import conclude, too_busy
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.tallies import unfinished_at_return
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.checks import values_differ
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import RESULT_SCHEMA, Answer, Case, Counted, Note, Result
@@ -49,25 +50,21 @@ def test_a_result_has_its_metrics_bands_and_an_answer_and_is_read_again() -> Non
     assert result.metrics == {"half": 0.5, "plain": 2.0}
     assert result.bands == {"half": "half"}
     assert result.metric_intervals.keys() == {"half", "plain"}
-    answer = answer_of(result)
-    assert len(answer.sentences) == 1
-    assert answer.would_change == "Anything would."
-    assert result.explanation == answer.sentences[0]
+    assert result.answer == Answer((result.explanation,), "Anything would.")
     read = read_again(result)
-    assert read.bands == result.bands
+    assert (read.bands, read.answer) == (result.bands, result.answer)
     assert read.metric_intervals == result.metric_intervals
-    assert read.answer == result.answer
     assert read.parameters == {"rounds": 3, "budget": 600.0}
 
 
 def test_a_result_of_the_first_schema_has_no_bands_and_one_of_a_later_schema_is_refused() -> None:
     first_schema = {**pretended(trial(PART, WHOLE), HALF).as_json(), "schema": 1}
     del first_schema["bands"]
-    assert Result.from_json(first_schema).bands == {}
-    sentences = {"problems": ["It cannot be."], "schema": RESULT_SCHEMA - 1}
-    assert Result.from_json({**first_schema, **sentences}).problems == (
-        Note(None, "It cannot be."),
-    )
+    # Problems were sentences without codes.
+    first_schema["problems"] = ["It cannot be."]
+    read = Result.from_json(first_schema)
+    assert read.bands == {}
+    assert read.problems == (Note(None, "It cannot be."),)
     later = RESULT_SCHEMA + 1
     with pytest.raises(ValueError, match=f"schema {later}"):
         Result.from_json({**first_schema, "schema": later})
@@ -91,24 +88,17 @@ def test_wrong_values_and_other_problems_invalidate_and_no_machine_excuses_them(
     wrong = with_error(2e-4)
     assert wrong.problems == (values_differ("sums", 2e-4),)
     assert wrong.checks["max_relative_error"] == 2e-4
-    assert not wrong.is_merely_disturbed
-    assert wrong.explanation.startswith("No answer")
     assert len(with_error(math.nan).problems) == 1
-    wrong_and_too_fast = with_error(2e-4, TOO_FAST)
-    assert [note.code for note in wrong_and_too_fast.problems] == [
-        "values-differ",
-        "faster-than-part",
-    ]
-    assert [note.code for note in wrong_and_too_fast.disturbances] == ["faster-than-part"]
-    assert not wrong_and_too_fast.is_merely_disturbed
-    assert wrong_and_too_fast.answer == wrong.answer
-
-
-def test_a_whole_that_is_faster_than_its_part_is_a_disturbance() -> None:
-    result = pretended(trial(PART, TOO_FAST), HALF)
-    assert result.is_merely_disturbed
-    assert result.explanation.startswith("No verdict")
-    assert read_again(result).disturbances == result.problems
+    # A whole that is faster than its part is a disturbance.
+    too_fast = pretended(trial(PART, TOO_FAST), HALF)
+    assert too_fast.is_merely_disturbed
+    assert [note.code for note in too_fast.problems] == ["faster-than-part"]
+    assert read_again(too_fast).disturbances == too_fast.problems
+    both = with_error(2e-4, TOO_FAST)
+    assert both.problems == (*wrong.problems, *too_fast.problems)
+    assert both.disturbances == too_fast.problems
+    assert not both.is_merely_disturbed
+    assert both.answer == wrong.answer != too_fast.answer
 
 
 def test_more_than_is_possible_is_noted_within_the_noise_and_invalid_beyond() -> None:
@@ -119,14 +109,11 @@ def test_more_than_is_possible_is_noted_within_the_noise_and_invalid_beyond() ->
         timed.found("speedup", Interval(speedup, 0.95 * speedup, 1.05 * speedup))
         return pretended(timed, of_two_devices)
 
-    within = with_speedup(2.06)
+    within, beyond = with_speedup(2.06), with_speedup(2.6)
     assert [note.code for note in within.notes] == ["above-possible"]
-    assert within.problems == ()
-    beyond = with_speedup(2.6)
-    assert beyond.notes == ()
+    assert within.problems == beyond.notes == with_speedup(1.9).notes == ()
     assert [note.code for note in beyond.problems] == ["impossible-figure"]
     assert beyond.problems == beyond.disturbances
-    assert with_speedup(1.9).notes == ()
 
 
 @pytest.mark.parametrize(("others_share", "has_verdict"), [(0.0, True), (0.1, True), (0.5, False)])
@@ -204,17 +191,14 @@ def test_a_count_answers_before_the_clock_on_a_quiet_and_on_a_busy_machine(whole
         timed.counts = counts
         return conclude("any", timed, (HALF,), (ALWAYS,), counts=(ORDER,))
 
-    def assert_count_comes_first(result: Result) -> None:
+    quiet = answered(PART, WHOLE)
+    assert quiet.bands == {"order": "some", "half": "half"}
+    busy = answered(replace(PART, watch=BUSY), replace(whole, watch=BUSY))
+    assert read_again(busy).counts == counts
+    for result in (quiet, busy):
         by_count, by_clock = answer_of(result).sentences
         assert by_count.startswith("Yes: 9 of 10")
         assert by_clock.startswith("By the clock")
-
-    quiet = answered(PART, WHOLE)
-    assert quiet.bands == {"order": "some", "half": "half"}
-    assert_count_comes_first(quiet)
-    busy = answered(replace(PART, watch=BUSY), replace(whole, watch=BUSY))
-    assert_count_comes_first(busy)
-    assert read_again(busy).counts == counts
 
 
 def test_counts_that_mean_the_same_share_a_sentence() -> None:
@@ -242,6 +226,17 @@ AT_ONCE = replace(
 )
 
 
+SLOW = case("whole", 20.0, 20.0, 20.0)
+
+
+def seen_at_once(seen: int, cores: float, running: float | None, whole: Case) -> Trial:
+    """Return a trial on these cores, in which so many of ten operations ran beside others."""
+    timed = trial(PART, whole)
+    timed.counts = {"at_once": Counted(seen, 10, "a test", (seen,), running=running)}
+    timed.described["environment"] = {"usable_cores": cores}
+    return timed
+
+
 @pytest.mark.parametrize(
     ("seen", "cores", "running", "whole", "code"),
     [
@@ -251,15 +246,13 @@ AT_ONCE = replace(
         (9, 1.5, 1.0, WHOLE, "one-core"),
         # What is not known of threads, the clock decides.
         (9, 2, None, WHOLE, "together"),
-        (9, 2, None, case("whole", 20.0, 20.0, 20.0), "in-progress"),
+        (9, 2, None, SLOW, "in-progress"),
     ],
 )
 def test_work_at_the_same_time_is_said_only_if_it_was_seen(
     seen: int, cores: float, running: float | None, whole: Case, code: str
 ) -> None:
-    timed = trial(PART, whole)
-    timed.counts = {"at_once": Counted(seen, 10, "a test", (seen,), running=running)}
-    timed.described["environment"] = {"usable_cores": cores}
+    timed = seen_at_once(seen, cores, running, whole)
     result = conclude("any", timed, (GAIN,), (ALWAYS,), counts=(AT_ONCE,))
     assert result.bands["at_once"] == code
     # What was stored says the same.
@@ -272,33 +265,28 @@ def test_work_at_the_same_time_is_said_only_if_it_was_seen(
         (0, WHOLE, False, False),
         (9, WHOLE, False, True),
         # Two threads of one core work at the same time, and gain nothing.
-        (9, case("whole", 20.0, 20.0, 20.0), False, True),
-        (9, case("whole", 20.0, 20.0, 20.0), True, False),
+        (9, SLOW, False, True),
+        (9, SLOW, True, False),
     ],
 )
 def test_a_count_that_the_clock_contradicts_is_no_answer(
     seen: int, whole: Case, faster: bool, is_valid: bool
 ) -> None:
-    timed = trial(PART, whole)
-    timed.counts = {"at_once": Counted(seen, 10, "a test", (seen,), running=1.0)}
+    timed = seen_at_once(seen, 2.0, 1.0, whole)
     timed.faster_if_recorded = {"at_once"} if faster else set()
     # Without a queue nothing is contradicted.
     timed.backend.engine = "async"  # type: ignore[misc]
-    timed.described["environment"] = {"usable_cores": 2.0}
     result = conclude("any", timed, (GAIN,), (ALWAYS,), counts=(AT_ONCE,))
     assert [note.code for note in result.problems] == ([] if is_valid else ["recorded-otherwise"])
 
 
-def test_too_few_rounds_are_told() -> None:
-    def notes_of(rounds: int, wanted: int, budget: float = 2.0) -> int:
-        """Return how many notes a trial has that timed fewer or as many rounds as were wanted."""
-        timed = Case("any", (1.0,) * rounds, (1.0,) * rounds)
-        return len(pretended(trial(timed, rounds=wanted, budget=budget)).notes)
-
-    assert notes_of(rounds=1, wanted=5) == 1
-    assert notes_of(rounds=3, wanted=5) == 0
-    assert notes_of(rounds=1, wanted=1) == 0
-    assert notes_of(rounds=1, wanted=5, budget=math.inf) == 0
+@pytest.mark.parametrize(
+    ("rounds", "wanted", "budget", "notes"),
+    [(1, 5, 2.0, 1), (3, 5, 2.0, 0), (1, 1, 2.0, 0), (1, 5, math.inf, 0)],
+)
+def test_too_few_rounds_are_told(rounds: int, wanted: int, budget: float, notes: int) -> None:
+    timed = trial(case("any", *[1.0] * rounds), rounds=wanted, budget=budget)
+    assert len(pretended(timed).notes) == notes
 
 
 def test_the_first_rule_that_applies_says_what_would_change_it() -> None:

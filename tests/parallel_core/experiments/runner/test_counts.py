@@ -27,6 +27,7 @@ from parallel_core.experiments.runner.tallies import (
     unfinished_after_wait_for_one,
     unfinished_at_return,
 )
+from parallel_core.measurement.result import Counted
 
 
 def call(name: str, start: int, end: int) -> Span:
@@ -56,16 +57,12 @@ def repetition(*spans: Span) -> Repetition:
 
 def stretched(spans: Iterable[Span], factor: int) -> Repetition:
     """Return a repetition whose times are multiplied by a factor."""
-    return repetition(
-        *(
-            span._replace(
-                start=span.start * factor,
-                end=span.end * factor,
-                launched=None if span.launched is None else span.launched * factor,
-            )
-            for span in spans
-        )
-    )
+    longer = []
+    for span in spans:
+        launched = None if span.launched is None else span.launched * factor
+        start, end = span.start * factor, span.end * factor
+        longer.append(span._replace(start=start, end=end, launched=launched))
+    return repetition(*longer)
 
 
 # Three launches that return at once, and a wait for the first result.
@@ -98,16 +95,16 @@ IN_TURN = (
 
 @given(factor=st.integers(1, 10**9))
 def test_order_is_the_same_however_long_it_takes(factor: int) -> None:
-    queued = stretched(QUEUED, factor)
-    assert unfinished_at_return(queued) == (3, 3)
-    assert most_unfinished_at_return(queued) == (3, 3)
-    assert launched_behind_unfinished(queued) == (2, 2)
-    assert unfinished_after_wait_for_one(queued) == (2, 2)
-    in_turn = stretched(IN_TURN, factor)
-    assert unfinished_at_return(in_turn) == (0, 3)
-    assert most_unfinished_at_return(in_turn) == (0, 3)
-    assert launched_behind_unfinished(in_turn) == (0, 2)
-    assert unfinished_after_wait_for_one(in_turn) == (0, 2)
+    queued, in_turn = stretched(QUEUED, factor), stretched(IN_TURN, factor)
+    operations_of_tallies = {
+        unfinished_at_return: 3,
+        most_unfinished_at_return: 3,
+        launched_behind_unfinished: 2,
+        unfinished_after_wait_for_one: 2,
+    }
+    for tally, operations in operations_of_tallies.items():
+        assert tally(queued) == (operations, operations)
+        assert tally(in_turn) == (0, operations)
 
 
 def test_what_a_conversion_launches_is_not_behind_the_result_that_it_converts() -> None:
@@ -130,29 +127,28 @@ def test_the_most_are_unfinished_where_the_device_was_farthest_behind() -> None:
     assert launched_behind_unfinished(recorded) == (2, 3)
 
 
-def test_the_device_counts_that_had_most_beside_it() -> None:
-    def beside(*spans: Span) -> Tally:
-        return computed_beside_another_device(repetition(*spans))
-
-    first_device = [run("cpu:1", start, start + 10) for start in (0, 10, 20)]
-    # The second device was kept from running at first, so only its first computation was beside
-    # one of the other.
-    late = [run("cpu:2", start, start + 10) for start in (24, 34, 44)]
-    assert beside(*first_device, *late) == (1, 3)
-    together = [run("cpu:2", start, start + 7) for start in (1, 11, 21)]
-    assert beside(*first_device, *together) == (3, 3)
-    afterwards = [run("cpu:2", start, start + 10) for start in (30, 40, 50)]
-    assert beside(*first_device, *afterwards) == (0, 3)
-    on_one_thread = [span._replace(device="cpu") for span in (*first_device, *afterwards)]
-    assert beside(*on_one_thread) == (0, 3)
-
-
-def test_devices_that_touch_at_every_operation_are_not_beside_each_other() -> None:
-    first_device = [run("cpu:1", start, start + 10) for start in (0, 20, 40)]
-    # A device hands over when nine tenths are done, and so does the other.
-    handed_over = [run("cpu:2", start, start + 12) for start in (9, 29, 49)]
-    touching = repetition(*first_device, *handed_over)
-    assert computed_beside_another_device(touching) == (0, 3)
+@pytest.mark.parametrize(
+    ("first_starts", "second_starts", "second_length", "beside"),
+    [
+        # The second device was kept from running at first, so only its first computation was
+        # beside one of the other.
+        ((0, 10, 20), (24, 34, 44), 10, 1),
+        ((0, 10, 20), (1, 11, 21), 7, 3),
+        ((0, 10, 20), (30, 40, 50), 10, 0),
+        # A device hands over when nine tenths are done, and so does the other.
+        ((0, 20, 40), (9, 29, 49), 12, 0),
+    ],
+    ids=["late", "together", "afterwards", "touching"],
+)
+def test_computations_count_that_are_beside_another_device_s(
+    first_starts: tuple[int, ...], second_starts: tuple[int, ...], second_length: int, beside: int
+) -> None:
+    first_device = [run("cpu:1", start, start + 10) for start in first_starts]
+    second_device = [run("cpu:2", start, start + second_length) for start in second_starts]
+    spans = [*first_device, *second_device]
+    assert computed_beside_another_device(repetition(*spans)) == (beside, 3)
+    on_one_thread = [span._replace(device="cpu") for span in spans]
+    assert computed_beside_another_device(repetition(*on_one_thread)).seen == 0
 
 
 @given(beside=st.integers(0, 100))
@@ -168,12 +164,10 @@ def test_more_results_count_the_more_of_the_copying_lies_beside_computations(bes
 
 def test_of_copies_that_are_missing_nothing_is_counted() -> None:
     computed = [run("cpu:1", start, start + 10) for start in (0, 10, 20)]
-    beside = [copy(12, 14), copy(14, 16)]
-    touching = [copy(30, 31), copy(31, 32), copy(32, 33), copy(33, 34)]
+    copies = [copy(start, start + 1) for start in (12, 14, 30, 31, 32, 33)]
     # Each result is copied twice, and the last one does not count.
-    assert copied_beside_computation(repetition(*computed, *beside, *touching)) == (1, 2)
-    one_lacking = repetition(*computed, *beside, *touching[1:])
-    assert copied_beside_computation(one_lacking).of == 0
+    assert copied_beside_computation(repetition(*computed, *copies)) == (1, 2)
+    assert copied_beside_computation(repetition(*computed, *copies[:-1])).of == 0
     assert copied_beside_computation(repetition(*computed)).of == 0
 
 
@@ -209,19 +203,12 @@ def test_more_is_recorded_while_repetitions_mean_different_things() -> None:
 
 def test_of_several_repetitions_the_middle_one_counts() -> None:
     counted = middle([Tally(24, 25), Tally(3, 25), Tally(25, 25)], "a test")
-    assert counted.count == 24
-    assert counted.of == 25
-    assert counted.repetitions == (24, 3, 25)
-    assert counted.alongside is None
-    assert counted.of_each == ()
+    assert counted == Counted(24, 25, "a test", (24, 3, 25))
+    # It is that of the middle share.
+    unequal = middle([Tally(4, 4), Tally(6, 12), Tally(5, 50)], "a test")
+    assert unequal == Counted(6, 12, "a test", (4, 6, 5), of_each=(4, 12, 50))
     shared = middle([Tally(24, 25), Tally(25, 25)], "torch", shares=[0.5, 0.7])
     assert shared.alongside == pytest.approx(0.6)
-
-
-def test_the_middle_repetition_is_that_of_the_middle_share() -> None:
-    counted = middle([Tally(4, 4), Tally(6, 12), Tally(5, 50)], "a test")
-    assert (counted.count, counted.of) == (6, 12)
-    assert counted.of_each == (4, 12, 50)
 
 
 @contextmanager
@@ -233,24 +220,20 @@ def broken(
     path.write_text("no trace")
 
 
+@pytest.mark.parametrize("has_profiler", [True, False])
 def test_a_profiler_that_leaves_no_trace_costs_the_count_and_not_the_run(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, has_profiler: bool
 ) -> None:
-    monkeypatch.setattr(witnesses, "check_profiler", lambda _: None)
-    monkeypatch.setattr(witnesses, "run_profiler", broken)
-    witness = witnesses.witness_for(backend)
-    assert witness is not None
-    assert not witness.ends_are_exact
+    if has_profiler:
+        monkeypatch.setattr(witnesses, "check_profiler", lambda _: None)
+        monkeypatch.setattr(witnesses, "run_profiler", broken)
+        witness = witnesses.witness_for(backend)
+        assert witness is not None
+        assert not witness.ends_are_exact
     result = EXPERIMENTS["parallel"].run(backend, size=16, rounds=2)
     assert result.counts == {}
-    assert [note.code for note in result.notes].count("uncounted") == 1
+    assert [note.code for note in result.notes].count("uncounted") == has_profiler
     assert result.metrics["parallel_speedup"] > 0
-
-
-def test_a_backend_without_a_profiler_has_no_counts_and_no_note(backend: Backend) -> None:
-    result = EXPERIMENTS["parallel"].run(backend, size=16, rounds=2)
-    assert result.counts == {}
-    assert "uncounted" not in [note.code for note in result.notes]
 
 
 MOMENTS = st.tuples(st.sampled_from(["cpu:1", "cpu:2"]), st.integers(0, 20), st.integers(0, 9))
@@ -267,17 +250,16 @@ def test_what_is_beside_is_what_a_look_at_each_moment_finds(
         busy = [any(other.start <= at < other.end for other in others) for at in moments]
         return len(busy) > 0 and 2 * sum(busy) >= len(busy)
 
-    on_own = [
-        is_beside(span, [one for one in spans if one.device == span.device and one is not span])
-        for span in spans
-    ]
-    assert computed_beside_its_own_device(repetition_of(spans)) == (sum(on_own), len(spans))
-    tallies = []
-    for device in {span.device for span in spans}:
-        elsewhere = [span for span in spans if span.device != device]
-        on_device = [is_beside(span, elsewhere) for span in spans if span.device == device]
-        tallies.append(Tally(sum(on_device), len(on_device)))
-    if len(tallies) == 2:
-        expected = max(tally.seen / tally.of for tally in tallies)
-        seen, of = computed_beside_another_device(repetition_of(spans))
-        assert seen / of == expected
+    on_same_device = 0
+    beside_another: dict[str, list[bool]] = {"cpu:1": [], "cpu:2": []}
+    for span in spans:
+        others = [other for other in spans if other is not span]
+        same = [other for other in others if other.device == span.device]
+        elsewhere = [other for other in others if other.device != span.device]
+        on_same_device += is_beside(span, same)
+        beside_another[span.device].append(is_beside(span, elsewhere))
+    recorded = repetition_of(spans)
+    assert computed_beside_its_own_device(recorded) == (on_same_device, len(spans))
+    if all(beside_another.values()):
+        seen, of = computed_beside_another_device(recorded)
+        assert seen / of == max(sum(flags) / len(flags) for flags in beside_another.values())

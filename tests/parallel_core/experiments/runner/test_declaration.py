@@ -11,7 +11,6 @@ import pytest
 import backends
 from backends import Backend
 from parallel_core import Case, Result, run_parallel
-from parallel_core.compare.results import Cell
 from parallel_core.experiments import EXPERIMENTS, workloads
 from parallel_core.experiments.automatic_parallelism import parallel
 from parallel_core.experiments.runner import declaration, parameters
@@ -120,6 +119,5 @@ def test_a_run_that_was_too_large_starts_again_with_less_unless_its_size_is_give
 )
 def test_what_is_not_given_was_chosen(given: tuple[str, ...], chosen: dict[str, int]) -> None:
     parameters = {"size": 800, "products": 20, "copies": 7, "rounds": 5}
-    cell = Cell("overlap", "torch", "async")
-    result = made_up.result(cell, {"run": 1.0}, parameters=parameters)
+    result = made_up.result(made_up.parallel("torch"), {"run": 1.0}, parameters=parameters)
     assert EXPERIMENTS["overlap"].sizes_chosen_in(result, given) == chosen

@@ -15,7 +15,7 @@ from parallel_core.experiments.runner.recordings import (
     missing,
 )
 from parallel_core.experiments.runner.tallies import Repetition, repetition_of
-from parallel_core.measurement.result import Note, Timing
+from parallel_core.measurement.result import Timing
 from parallel_core.system.running_time import others_seconds_since, thread_times
 from tests.parallel_core.experiments.runner.test_counts import call, copy, run
 
@@ -127,27 +127,17 @@ def test_a_thread_that_waits_for_a_lock_does_not_work() -> None:
     assert waiting < computing / 3
 
 
-def test_without_counts_of_the_system_nothing_is_known(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    monkeypatch.setattr("parallel_core.system.running_time.TASKS", tmp_path)
-    assert thread_times() == {}
-    assert others_seconds_since({}) is None
-
-
+@pytest.mark.parametrize(
+    ("seconds_without_waits", "late"), [((0.2, 0.3, 0.2), True), ((0.2, 0.3, 0.002), False)]
+)
 def test_reading_that_takes_long_shows_a_waitall_that_did_not_wait(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, seconds_without_waits: tuple[float, ...], late: bool
 ) -> None:
-    def pretend(unwaited: list[float]) -> Note | None:
-        """Return what is said if reading takes so long unless each result was waited for."""
-        seconds = iter(unwaited)
-        monkeypatch.setattr(
-            recordings,
-            "reading_seconds",
-            lambda _backend, _launch, waits: 0.001 if waits else next(seconds),
-        )
-        nothing: Any = None
-        return recordings.reads_late(nothing, {"all": lambda: None})
-
-    assert pretend([0.2, 0.3, 0.2])
-    assert not pretend([0.2, 0.3, 0.002])
+    seconds = iter(seconds_without_waits)
+    monkeypatch.setattr(
+        recordings,
+        "reading_seconds",
+        lambda _backend, _launch, waits: 0.001 if waits else next(seconds),
+    )
+    nothing: Any = None
+    assert bool(recordings.reads_late(nothing, {"all": lambda: None})) is late

@@ -14,7 +14,7 @@ import pytest
 import backends
 import parallel_core
 from backends import Backend
-from parallel_core import Case, Result, Settings
+from parallel_core import Case, Settings
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import Trial, budget_ended
@@ -28,6 +28,7 @@ from parallel_core.experiments.training_on_multiple_gpus.evaluate import (
 )
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE
 from parallel_core.measurement.checks import devices_differ, values_differ
+from parallel_core.measurement.result import Note
 from parallel_core.training import loop as training_loop
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
@@ -67,8 +68,7 @@ def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
     metrics, accuracies = result.metrics, result.series["test_accuracy"]
     assert result.data == "synthetic images, since a test needs no more"
     assert result.parameters["batch_size"] == 32
-    assert len(accuracies) == 2
-    assert len(result.series["loss"]) == 2 * 5
+    assert (len(accuracies), len(result.series["loss"])) == (2, 2 * 5)
     assert metrics["test_accuracy"] == accuracies[-1]
     assert metrics["best_test_accuracy"] == max(accuracies)
     assert metrics["images_per_second"] == pytest.approx(150 / metrics["seconds_per_epoch"])
@@ -125,14 +125,19 @@ def test_there_is_a_figure_for_each_number_of_devices(backend: Backend) -> None:
     assert series["images_per_second scaled batch"] == pytest.approx(
         (images / single, 2 * images / scaled_on_2, 3 * images / scaled_on_3)
     )
-    assert series["step_seconds fixed batch"][1] == pytest.approx(fixed_on_2 / steps)
-    assert series["scaling_efficiency scaled batch"][2] == pytest.approx(single / scaled_on_3)
-    fixed_efficiency = single / fixed_on_3 / 3
-    assert series["scaling_efficiency fixed batch"][-1] == pytest.approx(fixed_efficiency)
-    assert result.metrics["fixed_batch_scaling_efficiency"] == pytest.approx(fixed_efficiency)
-    scaled_speedup = 3 * fixed_on_3 / scaled_on_3
-    assert result.metrics["scaled_batch_speedup"] == pytest.approx(scaled_speedup)
-    assert {len(values) for values in series.values()} == {3}
+    assert series["step_seconds fixed batch"] == pytest.approx(
+        (single / steps, fixed_on_2 / steps, fixed_on_3 / steps)
+    )
+    last_figures = {
+        "scaled_batch_scaling_efficiency": single / scaled_on_3,
+        "fixed_batch_scaling_efficiency": single / fixed_on_3 / 3,
+        "scaled_batch_speedup": 3 * fixed_on_3 / scaled_on_3,
+    }
+    for name, expected in last_figures.items():
+        assert result.metrics[name] == pytest.approx(expected), name
+    for kind in ("fixed", "scaled"):
+        _, _, on_all = series[f"scaling_efficiency {kind} batch"]
+        assert on_all == pytest.approx(last_figures[f"{kind}_batch_scaling_efficiency"])
 
 
 def test_each_step_with_the_scaled_batch_is_counted(load_any: Callable[[int], Backend]) -> None:
@@ -182,15 +187,9 @@ def test_bare_times_are_of_all_steps_and_gains_have_a_limit(
     assert result.metrics["scaled_batch_scaling_efficiency"] == 2
 
 
-@pytest.fixture(scope="module")
-def evaluated() -> Result:
-    """Return the result of an evaluation on three devices."""
-    backend = backends.load("numpy", 3, threads_per_device=1)
-    return parallel_core.run_evaluate(backend, **{**EVALUATE, "images": 7})
-
-
-def test_every_number_of_devices_counts_the_same_images(evaluated: Result) -> None:
-    result, metrics = evaluated, evaluated.metrics
+def test_every_number_of_devices_is_timed_and_counts_the_same_images(backend: Backend) -> None:
+    result = parallel_core.run_evaluate(backend, **{**EVALUATE, "images": 7})
+    metrics = result.metrics
     assert result.parameters["images"] == 7
     assert result.parameters["train_steps"] == 12
     assert result.series["devices"] == (1, 2, 3)
@@ -198,22 +197,18 @@ def test_every_number_of_devices_counts_the_same_images(evaluated: Result) -> No
     assert metrics["correct_images"] == correct_images
     assert round(metrics["test_accuracy"] * 27) == correct_images
     assert metrics["unequal_images"] == 0
-    assert result.bands["unequal_images"] == "equal"
     alike = result.counts[ALIKE.name]
     assert alike.count == alike.of == 27
-    assert result.bands[ALIKE.name] == "equal"
+    assert result.bands["unequal_images"] == result.bands[ALIKE.name] == "equal"
     assert result.checks["max_device_difference"] < 1e-5
 
-
-def test_evaluating_is_timed_on_every_number_of_devices(evaluated: Result) -> None:
-    result = evaluated
     assert [case.name for case in result.cases] == ["1 device", "2 devices", "3 devices"]
     for case in result.cases:
         assert len(case.bare_seconds) == 2
         assert case.dispatch_seconds < case.seconds
     on_1, _, on_3 = (case.median for case in result.cases)
-    assert result.metrics["evaluation_speedup"] == pytest.approx(on_1 / on_3)
-    assert result.metrics["images_per_second"] == pytest.approx(7 / on_3)
+    assert metrics["evaluation_speedup"] == pytest.approx(on_1 / on_3)
+    assert metrics["images_per_second"] == pytest.approx(7 / on_3)
 
 
 def test_the_least_of_budgets_trains_and_checks_a_little_and_says_so(backend: Backend) -> None:
@@ -269,17 +264,16 @@ def test_an_image_whose_scores_are_nearly_tied_is_named_and_is_no_error() -> Non
 
 
 def test_images_are_counted_that_have_the_same_class_on_every_number_of_devices() -> None:
+    def alike(scores: Mapping[int, np.ndarray], numpy_scores: np.ndarray) -> int:
+        counted = compared(scores, dict.fromkeys(scores, 4), numpy_scores).counts[ALIKE.name]
+        assert counted.of == 4
+        return counted.count
+
     other_class_of_image_0 = CERTAIN[[1, 1, 2, 3]]
-    scores = {1: CERTAIN, 2: nearly_tied(1e-6), 4: other_class_of_image_0}
-    alike = compared(scores, dict.fromkeys(scores, 4)).counts[ALIKE.name]
     # Images 0 and 2 have another class on a number of devices.
-    assert (alike.count, alike.of) == (2, 4)
-
-
-def test_another_class_with_numpy_is_none_on_more_devices() -> None:
-    scores = {1: CERTAIN, 2: CERTAIN}
-    alike = compared(scores, {1: 4, 2: 4}, nearly_tied(1e-6)).counts[ALIKE.name]
-    assert (alike.count, alike.of) == (4, 4)
+    assert alike({1: CERTAIN, 2: nearly_tied(1e-6), 4: other_class_of_image_0}, CERTAIN) == 2
+    # Another class with NumPy is none on more devices.
+    assert alike({1: CERTAIN, 2: CERTAIN}, nearly_tied(1e-6)) == 4
 
 
 @pytest.mark.parametrize(
@@ -296,14 +290,18 @@ def test_a_single_device_is_not_compared_with_itself(load_any: Callable[[int], B
     assert [case.name for case in result.cases] == ["1 device"]
 
 
-def test_scores_that_differ_beyond_rounding_are_a_problem() -> None:
-    trial = compared({1: CERTAIN, 2: nearly_tied(0.5)}, {1: 4, 2: 3})
-    assert trial.problems == [devices_differ("scores", 1.5)]
-
-
-def test_a_count_that_is_not_that_of_the_scores_is_a_problem() -> None:
-    trial = compared({1: CERTAIN, 2: CERTAIN}, {1: 4, 2: 3})
-    assert trial.problems == [counts_differ(devices=2, counted=3, by_scores=4)]
+@pytest.mark.parametrize(
+    ("on_two_devices", "problem"),
+    [
+        (nearly_tied(0.5), devices_differ("scores", 1.5)),
+        (CERTAIN, counts_differ(devices=2, counted=3, by_scores=4)),
+    ],
+    ids=["beyond-rounding", "not-that-of-the-scores"],
+)
+def test_other_scores_and_another_count_are_a_problem(
+    on_two_devices: np.ndarray, problem: Note
+) -> None:
+    assert compared({1: CERTAIN, 2: on_two_devices}, {1: 4, 2: 3}).problems == [problem]
 
 
 @pytest.mark.parametrize(("images", "unequal_images"), [(3, 1), (2, 0)])

@@ -21,7 +21,7 @@ from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvou
 from parallel_core import RequestError, Result
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.trial import budget_ended
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes, sums
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import (
     accepted,
     connected,
@@ -50,19 +50,13 @@ def on_ranks(device_counts: Sequence[int], budget: float = 15.0, **changes: obje
 
 @pytest.mark.parametrize("device_counts", [(1, 1), (2, 1, 1)])
 def test_every_rank_finds_the_same_and_counts_all_devices(device_counts: tuple[int, ...]) -> None:
-    results = on_ranks(device_counts)
-    first = results[0]
+    first, *results = on_ranks(device_counts)
+    assert first.problems == ()
     for result in results:
         assert result.problems == ()
-        assert result.cases == first.cases
-        assert result.series == first.series
+        assert (result.cases, result.series) == (first.cases, first.series)
     medians = {case.name: case.median for case in first.cases}
-    assert list(medians) == [
-        "one TCP stream, 40 B",
-        "native, 40 B",
-        "one TCP stream, 4 KiB",
-        "native, 4 KiB",
-    ]
+    assert len(medians) == 4
     native, stream = medians["native, 4 KiB"], medians["one TCP stream, 4 KiB"]
     devices = sum(device_counts)
     algorithm_bandwidth = 4096 / native / 1e9
@@ -104,12 +98,12 @@ def test_a_wrong_sum_on_a_rank_is_a_problem_on_all(
 
 
 def test_how_often_a_sum_is_repeated_is_decided_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs_of_rank = {0: count(1), 1: count(1)}
+    runs_of_ranks = count(1), count(1)
 
     def measure_each(backend: GroupedBackend, *_: object) -> tuple[float, float]:
         # What each rank measures is another time, and another one each time.
         rank = backend.group.rank
-        seconds = 1e-4 * (1 + rank) / next(runs_of_rank[rank])
+        seconds = 1e-4 * (1 + rank) / next(runs_of_ranks[rank])
         return seconds, seconds
 
     monkeypatch.setattr(sums, "measure_each", measure_each)
@@ -141,11 +135,15 @@ def test_the_stream_leads_to_another_host_where_there_is_one(hosts: list[str]) -
         assert rank == 1
 
 
-def test_the_stream_carries_the_vector_to_the_other_end_and_back_past_a_third_rank() -> None:
-    length = 100_001
+@pytest.mark.parametrize("length", [0, 5, 3_000_001])
+def test_the_stream_carries_the_vector_to_the_other_end_and_back_past_a_third_rank(
+    length: int,
+) -> None:
+    # A number of rounds in which a byte is left over, or lacking, would shift the next ones.
+    counting = bytes(number % 251 for number in range(length))
 
     def program(group: Group) -> tuple[float, bytes]:
-        vector = bytearray(b"\1" * length if group.rank == 0 else length)
+        vector = bytearray(counting if group.rank == 0 else length)
         with stream_between(group, WHERE) as carry:
             seconds = carry(memoryview(vector), 3)
         return seconds, bytes(vector)
@@ -153,7 +151,7 @@ def test_the_stream_carries_the_vector_to_the_other_end_and_back_past_a_third_ra
     (seconds, sent), (_, arrived), (seconds_of_third, untouched) = together(3, program)
     assert seconds > 0
     assert seconds_of_third == 0
-    assert sent == arrived == b"\1" * length
+    assert sent == arrived == counting
     assert untouched == bytes(length)
 
 
@@ -184,24 +182,6 @@ def connect(listener: socket.socket, secret: bytes = SECRET) -> socket.socket:
     """Connect to a listener, and prove to know the secret."""
     port = listener.getsockname()[1]
     return connected(LOOPBACK, port, secret, 10)
-
-
-@pytest.mark.parametrize("length", [0, 5, 3_000_001])
-def test_all_bytes_arrive_both_ways(listener: socket.socket, length: int) -> None:
-    sent, received = bytearray(b"\1" * length), bytearray(length)
-
-    def answer() -> None:
-        with connect(listener) as connection:
-            between_processes.answer_round_trip(connection, memoryview(received))
-
-    with ThreadPoolExecutor(1) as other_side:
-        answered = other_side.submit(answer)
-        with accepted(listener, SECRET, 10) as connection:
-            assert between_processes.round_trip(connection, memoryview(sent)) > 0
-            answered.result()
-            # Nothing of the answer is left.
-            assert connection.recv(1) == b""
-    assert sent == received == b"\1" * length
 
 
 def test_strangers_are_turned_away_and_who_knows_the_secret_gets_in(
@@ -241,12 +221,3 @@ def test_nobody_is_waited_for_longer_than_the_timeout(listener: socket.socket) -
         with pytest.raises(TimeoutError):
             accepted(listener, SECRET, 0.2)
     assert monotonic() - start < 5
-
-
-def test_a_side_that_leaves_is_an_error_and_no_wait(listener: socket.socket) -> None:
-    with ThreadPoolExecutor(1) as other_side:
-        leaving = other_side.submit(lambda: connect(listener).close())
-        with accepted(listener, SECRET, 10) as connection:
-            leaving.result()
-            with pytest.raises(ConnectionError):
-                between_processes.round_trip(connection, memoryview(bytearray(2)))
