@@ -12,78 +12,64 @@ from backends.arrays import tree_leaves, tree_map
 from tests.backends.protocol.arrays import assert_equal, computed, drawn, full
 from tests.backends.protocol.test_memory import consume
 
-Make = Callable[[Ops], Callable[..., Array]]
+
+def increment(ops: Ops, x: Array) -> Array:
+    """Add one a hundred times."""
+    for _ in range(100):
+        x = ops.add(x, 1.0)
+    return x
 
 
-def increments(ops: Ops) -> Callable[[Array], Array]:
-    """Make a function of a hundred additions."""
-
-    def increment(x: Array) -> Array:
-        for _ in range(100):
-            x = ops.add(x, 1.0)
-        return x
-
-    return increment
-
-
-def step(ops: Ops) -> Callable[..., Array]:
-    """Make a training step: the gradient of a loss, and a descent by it."""
+def step(ops: Ops, p: tuple[Array, ...], x: Array) -> Array:
+    """Take a training step: the gradient of a loss, and a descent by it."""
     differentiate = ops.value_and_grad(lambda p, x: ops.total(ops.multiply(p[0], x)))
-
-    def update(p: tuple[Array, ...], x: Array) -> Array:
-        value, gradients = differentiate(p, x)
-        (updated,) = ops.sgd(p, gradients, 0.5)
-        return ops.add(updated, value)
-
-    return update
+    value, gradients = differentiate(p, x)
+    (updated,) = ops.sgd(p, gradients, 0.5)
+    return ops.add(updated, value)
 
 
-def network(ops: Ops) -> Callable[..., Array]:
-    """Make a convolution with its weight and bias, a clip, a pooling and a flattening."""
-
-    def apply(weight_and_bias: Array, images: Array) -> Array:
-        convolved = ops.conv2d(images, *weight_and_bias)
-        pooled = ops.avg_pool2d(ops.relu(convolved), 2)
-        return ops.flatten(pooled)
-
-    return apply
+def network(ops: Ops, weight_and_bias: Array, images: Array) -> Array:
+    """Compute a convolution, a clip, a pooling and a flattening."""
+    convolved = ops.conv2d(images, *weight_and_bias)
+    pooled = ops.avg_pool2d(ops.relu(convolved), 2)
+    return ops.flatten(pooled)
 
 
-def nested_values(ops: Ops) -> Callable[..., Array]:
-    """Make a function whose result is a tuple within a tuple."""
-
-    def compute(p: Array, x: Array) -> Array:
-        square = ops.power(ops.relu(p[1]), 2)
-        return ops.multiply(p[0], p[1]), (square, ops.add(x, p[0]))
-
-    return compute
+def nested_values(ops: Ops, p: Array, x: Array) -> Array:
+    """Return a tuple within a tuple."""
+    square = ops.power(ops.relu(p[1]), 2)
+    return ops.multiply(p[0], p[1]), (square, ops.add(x, p[0]))
 
 
+Work = tuple[Callable[..., Array], tuple[object, ...]]
 WEIGHT_AND_BIAS = drawn((4, 1, 3, 3), (4,), low=-2)
-WORK: dict[str, tuple[Make, object]] = {
-    "products": (lambda ops: lambda x: tuple(ops.matmul(x, x) for _ in range(7)), drawn((5, 5))),
-    "increments": (increments, drawn((1, 2))),
+WORK: dict[str, Work] = {
+    "products": (lambda ops, x: tuple(ops.matmul(x, x) for _ in range(7)), drawn((5, 5))),
+    "increments": (increment, drawn((1, 2))),
     "a network": (network, (WEIGHT_AND_BIAS, *drawn((3, 1, 12, 12)))),
     "nested values": (nested_values, (drawn((3, 3), (3, 3), low=-2), *drawn((3, 3)))),
-    "an unused argument": (lambda ops: lambda x, y: ops.total(y, 0), drawn((2,), (3, 4))),
-    "no dimensions": (lambda ops: lambda x: ops.add(ops.total(x), ops.total(x)), drawn((2, 3))),
-    "no elements": (lambda ops: lambda x: ops.add(x, 2.0), drawn((0, 3))),
-    "parts": (lambda ops: lambda x: ops.split(x, (2, 3)), drawn((5,))),
-    "zeros": (lambda ops: ops.zeros_like, drawn((5,))),
+    "an unused argument": (lambda ops, _, y: ops.total(y, 0), drawn((2,), (3, 4))),
+    "no dimensions": (lambda ops, x: ops.add(ops.total(x), ops.total(x)), drawn((2, 3))),
+    "no elements": (lambda ops, x: ops.add(x, 2.0), drawn((0, 3))),
+    "parts": (lambda ops, x: ops.split(x, (2, 3)), drawn((5,))),
+    "zeros": (lambda ops, x: ops.zeros_like(x), drawn((5,))),
     # The following are no plain compositions of operations.
-    "an argument": (lambda ops: lambda x, y: y, drawn((2,), (3,))),
-    "one result twice": (lambda ops: lambda x: (ops.add(x, 1.0),) * 2, drawn((2,))),
-    "a concatenation": (lambda ops: lambda x, y: ops.concatenate((x, y)), drawn((2,), (3,))),
-    "a copy": (lambda ops: ops.to_host, drawn((2,))),
+    "an argument": (lambda _, x, y: y, drawn((2,), (3,))),
+    "one result twice": (lambda ops, x: (ops.add(x, 1.0),) * 2, drawn((2,))),
+    "a concatenation": (lambda ops, x, y: ops.concatenate((x, y)), drawn((2,), (3,))),
+    "a copy": (lambda ops, x: ops.to_host(x), drawn((2,))),
     "a step": (step, (drawn((3, 2)), *drawn((3, 2)))),
 }
-"""Functions that are made of a backend's ops, and their arguments."""
+"""Functions of a backend's ops and arrays, and the arrays."""
 
 
 @pytest.mark.parametrize("name", WORK)
 def test_a_unit_computes_what_its_function_does(backend: Backend, name: str) -> None:
-    make, arguments = WORK[name]
-    fn = make(backend.ops)
+    work, arguments = WORK[name]
+
+    def fn(*args: Array) -> Array:
+        return work(backend.ops, *args)
+
     unit = backend.ops.as_unit(fn)
 
     def leaves_of_result(called: Callable[..., Array], factor: int) -> list[np.ndarray]:
@@ -101,7 +87,7 @@ def test_a_unit_computes_what_its_function_does(backend: Backend, name: str) -> 
 
 
 def test_a_unit_takes_other_shapes_dtypes_and_devices(backend: Backend) -> None:
-    unit = backend.ops.as_unit(lambda x, y: backend.ops.matmul(x, y))
+    unit = backend.ops.as_unit(backend.ops.matmul)
     calls = [(2, "float32", 0), (3, "float32", 0), (2, "float64", 0), (2, "float32", 1)]
     for rows, dtype, position in calls * 2:
         device, other_device = backend.devices[position], backend.devices[1 - position]
@@ -133,8 +119,10 @@ def test_results_of_a_unit_are_the_callers_own(backend: Backend) -> None:
     unit = backend.ops.as_unit(two_squares)
     x = full(backend, 1, 3, 3)
     threes = np.full((3, 3), 3)
-    pairs = [backend.launch(unit, x) for _ in range(2)]
-    untouched = [pair[position] for pair in pairs for position in range(2)]
+    untouched = []
+    for _ in range(2):
+        pair = backend.launch(unit, x)
+        untouched += [pair[0], pair[1]]
     while untouched:
         consume(backend, untouched.pop(0), (3, 3))
         for array in untouched:
