@@ -14,6 +14,9 @@ import pytest
 import backends
 from backends import Backend, BackendError
 
+Require = Callable[[str], None]
+"""What the fixture `require` is: it skips a test whose framework cannot be loaded."""
+
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
@@ -30,9 +33,7 @@ def gate() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def made_up_torch(
-    monkeypatch: pytest.MonkeyPatch, require: Callable[[str], None]
-) -> Callable[..., Any]:
+def made_up_torch(monkeypatch: pytest.MonkeyPatch, require: Require) -> Callable[..., Any]:
     """Return a function that gives PyTorch some synthetic GPUs until the test ends.
 
     The function returns the synthetic `torch`.

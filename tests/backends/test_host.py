@@ -5,7 +5,7 @@ reused.
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from backends.host import (
     processor_name,
 )
 from backends.installation.kernels import best_instruction_set
+from tests.backends.conftest import Require
 from tests.conftest import THREADS, RunPython
 
 PRINT_CORES = """
@@ -124,7 +125,7 @@ if name == "mxnet":
 
 @TWO_CORES
 def test_each_device_has_a_core_of_its_own_also_after_another_framework_has_brought_openmp(
-    require: Callable[[str], None], run_python: RunPython
+    require: Require, run_python: RunPython
 ) -> None:
     # PyTorch brings OpenMP: MXNet's OpenBLAS would hang with it.
     names = [name for name in ("jax", "torch", "mxnet") if find_spec(name)]
@@ -140,9 +141,7 @@ def test_each_device_has_a_core_of_its_own_also_after_another_framework_has_brou
 
 
 @THREE_CORES
-def test_a_device_s_workers_have_a_core_each(
-    require: Callable[[str], None], run_python: RunPython
-) -> None:
+def test_a_device_s_workers_have_a_core_each(require: Require, run_python: RunPython) -> None:
     names = [name for name in ("torch", "mxnet") if find_spec(name)]
     for name in names:
         require(name)
@@ -159,7 +158,7 @@ def threads_of_libraries() -> dict[str, int]:
     return {library.filepath: library.num_threads for library in libraries}
 
 
-def test_numpy_s_threads_are_numpy_s_alone(require: Callable[[str], None], engine: str) -> None:
+def test_numpy_s_threads_are_numpy_s_alone(require: Require, engine: str) -> None:
     require("mxnet")
     backends.load("mxnet", 2, "cpu", engine, THREADS)
     threads_before = threads_of_libraries()
@@ -205,7 +204,7 @@ for name, engine in {loaded!r}:
 )
 def test_freed_memory_is_kept(
     run_python: RunPython,
-    require: Callable[[str], None],
+    require: Require,
     framework: str,
     loaded: list[tuple[str, str]],
 ) -> None:

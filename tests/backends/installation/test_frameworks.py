@@ -52,8 +52,6 @@ def test_the_makefile_makes_the_environment_for_jax() -> None:
     assert name == f"{ROOT}/.venv-jax"
     assert shlex.split(command) == ["make", "-C", str(ROOT), ".venv-jax/ready"]
     assert "$(JAX)/ready:" in (ROOT / "Makefile").read_text()
-    name_for_torch, _ = separate_environment("torch", root=ROOT)
-    assert name_for_torch == "torch-alone"
 
 
 _, FOR_JAX = separate_environment("jax")

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 import backends
-from backends import Array, Backend, ComputationError
+from backends import Array, Backend, ComputationError, Ops
 from backends.host import threads_named
 from backends.jax.kernels import POOL, libraries, one_thread
 from backends.jax.profiler import parse_program, program_name
+from tests.backends.conftest import Require
 from tests.conftest import RunPython
 
 ONES = np.ones(3, np.float32)
@@ -27,7 +28,7 @@ FACTOR = 1.0
 
 
 @pytest.fixture
-def jax_backend(require: Callable[[str], None], engine: str) -> Any:
+def jax_backend(require: Require, engine: str) -> Any:
     require("jax")
     return backends.load("jax", 2, "cpu", engine, 1)
 
@@ -37,7 +38,8 @@ class Counter:
     a program.
     """
 
-    calls = 0
+    def __init__(self, calls: float = 0) -> None:
+        self.calls = calls
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Counter)
@@ -87,37 +89,24 @@ def value(backend: Backend, fn: Callable[..., Array], *args: object) -> float:
     return float(result[0])
 
 
-def test_a_captured_number_is_not_frozen(jax_backend: Backend) -> None:
-    ops = jax_backend.ops
-
-    def multiply_by(factor: float) -> Callable[[Array], Array]:
-        return lambda x: ops.multiply(x, factor)
-
-    def multiply_by_default(factor: float) -> Callable[..., Array]:
-        return lambda x, factor=factor: ops.multiply(x, factor)
-
-    for make in (multiply_by, multiply_by_default):
-        assert value(jax_backend, make(2.0)) == 2
-        assert value(jax_backend, make(3.0)) == 3
+def of_counter(ops: Ops, counter: Counter) -> Callable[..., Array]:
+    """Make a function that multiplies by what a captured object has counted."""
+    return lambda x: ops.multiply(x, float(counter.calls))
 
 
-def test_the_number_of_a_partial_function_is_not_frozen(jax_backend: Backend) -> None:
-    def multiply(factor: float, x: Array) -> Array:
-        return jax_backend.ops.multiply(x, factor)
+CAPTURING: dict[str, Callable[[Ops, float], Callable[..., Array]]] = {
+    "a variable": lambda ops, factor: lambda x: ops.multiply(x, factor),
+    "a default": lambda ops, factor: lambda x, factor=factor: ops.multiply(x, factor),
+    "a partial function": lambda ops, factor: partial(lambda by, x: ops.multiply(x, by), factor),
+    "an object": lambda ops, factor: of_counter(ops, Counter(factor)),
+}
+"""Makes a function that multiplies by a number which it has captured, in each of these ways."""
 
-    assert value(jax_backend, partial(multiply, 4.0)) == 4
-    assert value(jax_backend, partial(multiply, 5.0)) == 5
 
-
-def test_the_number_of_a_captured_object_is_not_frozen(jax_backend: Backend) -> None:
-    not_called, called = Counter(), Counter()
-    called.count()
-
-    def add_calls_of(counter: Counter) -> Callable[..., Array]:
-        return lambda x, counter=counter: jax_backend.ops.add(x, float(counter.calls))
-
-    assert value(jax_backend, add_calls_of(not_called)) == 1
-    assert value(jax_backend, add_calls_of(called)) == 2
+@pytest.mark.parametrize("name", CAPTURING)
+def test_a_captured_number_is_not_frozen(jax_backend: Backend, name: str) -> None:
+    for factor in (2.0, 3.0):
+        assert value(jax_backend, CAPTURING[name](jax_backend.ops, factor)) == factor
 
 
 def test_what_is_changed_after_it_was_captured_is_not_frozen(
@@ -274,7 +263,7 @@ def affinities() -> dict[str, set[int]]:
 
 
 def test_one_core_computes_while_it_is_measured_and_all_do_afterwards(
-    require: Callable[[str], None], engine: str
+    require: Require, engine: str
 ) -> None:
     require("jax")
     if len(os.sched_getaffinity(0)) < 2:
@@ -293,7 +282,7 @@ def test_one_core_computes_while_it_is_measured_and_all_do_afterwards(
 
 
 def test_what_compiles_is_said_with_its_version_and_its_instructions(
-    require: Callable[[str], None],
+    require: Require,
 ) -> None:
     require("jax")
     import jaxlib
@@ -327,7 +316,7 @@ assert resident[-1] - resident[0] < 25 * 2**23, resident
 
 
 def test_a_profiled_repetition_s_memory_is_given_back_before_the_next(
-    require: Callable[[str], None], run_python: RunPython, tmp_path: Path
+    require: Require, run_python: RunPython, tmp_path: Path
 ) -> None:
     require("jax")
     run_python(REPEAT_CASES.format(path=str(tmp_path / "trace.json")))

@@ -16,16 +16,15 @@ from backends.conformance.drawing import draw_program
 from backends.jax import gpus
 from parallel_core import run_overlap
 from parallel_core.training.batches import Settings
-from parallel_core.training.dataset import synthetic
-from parallel_core.training.loop import train
-from parallel_core.training.step import get_params
 from tests.backends.conformance.in_this_process import fault_in
+from tests.backends.protocol.arrays import assert_equal
 from tests.backends.protocol.test_aliases import *  # noqa: F403
 from tests.backends.protocol.test_allreduce import *  # noqa: F403
 from tests.backends.protocol.test_dtypes import *  # noqa: F403
 from tests.backends.protocol.test_memory import *  # noqa: F403
 from tests.backends.protocol.test_units import *  # noqa: F403
 from tests.backends.protocol.test_verbs import *  # noqa: F403
+from tests.backends.protocol.training import losses
 
 OnGpus = Callable[..., Backend]
 
@@ -75,8 +74,8 @@ def test_a_copy_goes_to_the_host_and_back_through_its_page_locked_memory(
         assert on_host.sharding.memory_kind == "pinned_host"
         assert backend.device_of(on_host) == HOST  # type: ignore[attr-defined]
         assert copy_back.sharding.memory_kind == "device"
-        np.testing.assert_array_equal(backend.to_numpy(on_host), [2, 3])
-        np.testing.assert_array_equal(backend.to_numpy(copy_back), [2, 3])
+        assert_equal(backend, on_host, [2, 3])
+        assert_equal(backend, copy_back, [2, 3])
         with pytest.raises(BackendError, match="copy to a GPU first"):
             backend.launch(backend.ops.add, on_host, 1.0)
 
@@ -88,15 +87,9 @@ def test_an_experiment_runs_there_as_it_is(on_gpus: OnGpus) -> None:
 
 
 def test_training_there_gives_numpy_s_losses(on_gpus: OnGpus) -> None:
-    data = synthetic("a test needs no more", train=60, test=10)
-
-    def losses(backend: Backend) -> tuple[float, ...]:
-        params = [get_params(backend, device) for device in backend.devices]
-        (epoch,) = train(backend, params, data, Settings(1, 30))
-        return epoch.losses
-
-    on_two_gpus = losses(on_gpus("gpu:0,gpu:1"))
-    np.testing.assert_allclose(on_two_gpus, losses(backends.load("numpy", 2)), rtol=1e-4)
+    on_two_gpus = losses(on_gpus("gpu:0,gpu:1"), 60, Settings(1, 30))
+    in_numpy = losses(backends.load("numpy", 2), 60, Settings(1, 30))
+    np.testing.assert_allclose(on_two_gpus, in_numpy, rtol=1e-4)
 
 
 @pytest.mark.parametrize("number", range(30))

@@ -10,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import backends
 from backends.host import available_cores
 from backends.profiling.chrome_trace import read_trace
 from backends.profiling.slices import Slice
+from tests.backends.conftest import Require
+from tests.backends.protocol.arrays import computed, full
 from tests.conftest import THREADS, RunPython
 
 BEFORE = """
@@ -45,7 +46,7 @@ InMXNet = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def in_mxnet(require: Callable[[str], None], run_python: RunPython) -> InMXNet:
+def in_mxnet(require: Require, run_python: RunPython) -> InMXNet:
     """Run code with MXNet's `backend` and `ones(*shape)`; it has a process of its own, for that has
     one engine.
 
@@ -314,20 +315,17 @@ except backends.BackendError as error:
     )
 
 
-def test_other_threads_know_numpy_s_shapes(require: Callable[[str], None], engine: str) -> None:
+def test_other_threads_know_numpy_s_shapes(require: Require, engine: str) -> None:
     require("mxnet")
     backend = backends.load("mxnet", 2, "cpu", engine, THREADS)
     ops = backend.ops
-    first, second = backend.devices
 
     def shape_of_gradient(shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the gradient of a sum, by an array of this shape."""
-        ones = backend.asarray(np.ones(shape, np.float32), first)
-        x = backend.launch(ops.add, backend.copy_to(ones, second), 1.0)
+        copy = backend.copy_to(full(backend, 1, *shape), backend.devices[1])
         differentiate = ops.value_and_grad(lambda p: ops.total(p[0]))
-        _, (gradient,) = backend.launch(differentiate, (x,))
-        in_numpy: np.ndarray = backend.to_numpy(gradient)
-        return in_numpy.shape
+        _, (gradient,) = computed(backend, differentiate, (backend.launch(ops.add, copy, 1.0),))
+        return tuple(gradient.shape)
 
     shapes = [(0, 3), (), (2, 0, 4)]
     with ThreadPoolExecutor(1) as pool:

@@ -3,7 +3,6 @@ otherwise.
 """
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from backends.host import processor_flags
 from backends.installation.kernels import CORE_TYPE, better_core_type
 from backends.mxnet import kernels
+from tests.backends.conftest import Require
 from tests.conftest import RunPython
 
 LOAD = """
@@ -58,9 +58,7 @@ def load(run_python: RunPython, environment: dict[str, str], *variants: str) -> 
 
 
 @pytest.mark.long
-def test_what_the_user_has_set_is_kept(
-    require: Callable[[str], None], run_python: RunPython
-) -> None:
+def test_what_the_user_has_set_is_kept(require: Require, run_python: RunPython) -> None:
     require("mxnet")
     loaded = load(run_python, {CORE_TYPE: "Prescott"})
     assert loaded["setting"] == "Prescott"
@@ -75,7 +73,7 @@ def test_what_the_user_has_set_is_kept(
 
 @pytest.mark.long
 def test_kernels_below_the_processor_s_are_replaced_unless_they_are_wanted_as_shipped(
-    require: Callable[[str], None], run_python: RunPython
+    require: Require, run_python: RunPython
 ) -> None:
     require("mxnet")
     mended, shipped = load(run_python, {}), load(run_python, {}, "blas-as-shipped")

@@ -3,8 +3,6 @@ this machine's.
 """
 
 import socket
-from collections.abc import Mapping
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -64,54 +62,38 @@ def test_the_variables_of_each_launcher_are_read(
     assert rendezvous(environment) == expected
 
 
-class Refused(NamedTuple):
-    """An environment in which a variable has another value, or is missing if that is None."""
-
-    environment: Mapping[str, str]
-    name: str
-    value: str | None
-    message: str
-
-
-def refused(environment: Mapping[str, str], name: str, *values: str | None) -> list[Refused]:
-    """Make a case of each value of a variable, with messages that name it."""
-    return [Refused(environment, name, value, name) for value in values]
-
-
-def refused_without(job: Mapping[str, str], *names: str) -> list[Refused]:
-    """Make a case of each variable that a job lacks, with messages that name it."""
-    return [Refused(job, name, None, name) for name in names]
-
-
-TWO_LAUNCHERS = TORCHRUN | PS_LITE
-MPIRUN_BESIDE_RANK = [name for name in MPIRUN if name != "OMPI_COMM_WORLD_RANK"]
-REFUSED: list[Refused] = [
-    *refused(TORCHRUN, "RANK", "4", "-1", "²", None),
-    *refused(TORCHRUN, "WORLD_SIZE", "", "0", None),
-    *refused(TORCHRUN, "MASTER_ADDR", "", None),
-    *refused(TORCHRUN, "MASTER_PORT", "0", "65536", "http", None),
-    *refused(TORCHRUN, "LOCAL_RANK", "2"),
-    *refused(TORCHRUN, "PARALLEL_CORE_TIMEOUT", "soon", "nan", "-1"),
-    Refused(TWO_LAUNCHERS, "DMLC_ROLE", "server", "DMLC_ROLE=server and RANK"),
-    Refused(TWO_LAUNCHERS, "DMLC_ROLE", "scheduler", "DMLC_ROLE=scheduler and RANK"),
-    *(Refused(MPIRUN, name, None, "is not set") for name in MPIRUN_BESIDE_RANK),
-    Refused(PS_LITE, "DMLC_ROLE", "master", "master"),
-    Refused(PS_LITE, "DMLC_NUM_SERVER", "0", "SERVER"),
-    *refused_without(PS_LITE, *PS_LITE),
-    *refused_without(SERVER, *SERVER),
-    *refused_without(SCHEDULER, *SCHEDULER),
-]
+@pytest.mark.parametrize(
+    ("environment", "name", "values", "message"),
+    [
+        (TORCHRUN, "RANK", ["4", "-1", "²"], "RANK"),
+        (TORCHRUN, "WORLD_SIZE", ["", "0"], "WORLD_SIZE"),
+        (TORCHRUN, "MASTER_ADDR", [""], "MASTER_ADDR"),
+        (TORCHRUN, "MASTER_PORT", ["0", "65536", "http"], "MASTER_PORT"),
+        (TORCHRUN, "LOCAL_RANK", ["2"], "LOCAL_RANK"),
+        (TORCHRUN, "PARALLEL_CORE_TIMEOUT", ["soon", "nan", "-1"], "PARALLEL_CORE_TIMEOUT"),
+        (TORCHRUN | PS_LITE, "DMLC_ROLE", ["server"], "DMLC_ROLE=server and RANK"),
+        (TORCHRUN | PS_LITE, "DMLC_ROLE", ["scheduler"], "DMLC_ROLE=scheduler and RANK"),
+        (PS_LITE, "DMLC_ROLE", ["master"], "master"),
+        (PS_LITE, "DMLC_NUM_SERVER", ["0"], "SERVER"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(
+    environment: dict[str, str], name: str, values: list[str], message: str
+) -> None:
+    for value in values:
+        with pytest.raises(BackendError, match=message):
+            rendezvous(environment | {name: value})
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_half_a_job_and_what_cannot_be_are_refused_by_name(case: Refused) -> None:
-    changed_environment = dict(case.environment)
-    if case.value is None:
-        del changed_environment[case.name]
-    else:
-        changed_environment[case.name] = case.value
-    with pytest.raises(BackendError, match=case.message):
-        rendezvous(changed_environment)
+OPTIONAL = {"LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}
+
+
+@pytest.mark.parametrize("job", [TORCHRUN, MPIRUN, PS_LITE, SERVER, SCHEDULER])
+def test_half_a_job_is_refused_by_what_is_missing(job: dict[str, str]) -> None:
+    for name in job.keys() - OPTIONAL:
+        rest = {other: value for other, value in job.items() if other != name}
+        with pytest.raises(BackendError, match="is not set" if job is MPIRUN else name):
+            rendezvous(rest)
 
 
 @given(st.dictionaries(st.sampled_from([*TORCHRUN, *PS_LITE]), st.text(max_size=6), max_size=10))

@@ -1,5 +1,5 @@
-"""Arrays of one number, work that takes a while, and comparisons, for tests of all that a backend
-does.
+"""Arrays of one number, arrays that are drawn, work that takes a while, and comparisons, for tests
+of all that a backend does.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +18,14 @@ def full(backend: Backend, number: float, *shape: int, device: int = 0) -> Array
     return backend.asarray(np.full(shape, number, np.float32), backend.devices[device])
 
 
+def drawn(
+    *shapes: tuple[int, ...], dtype: str = "float32", low: float = 1, seed: int = 3
+) -> tuple[np.ndarray, ...]:
+    """Draw arrays of these shapes, with numbers from `low` to 2."""
+    generator = np.random.default_rng(seed)
+    return tuple(np.asarray(generator.uniform(low, 2, shape)).astype(dtype) for shape in shapes)
+
+
 def products(backend: Backend, x: Array, count: int = 10) -> Array:
     """Multiply by a square matrix again and again, and return the last product.
 
@@ -32,6 +40,14 @@ def products(backend: Backend, x: Array, count: int = 10) -> Array:
 def computed(backend: Backend, fn: Callable[..., Array], *args: Array) -> Any:
     """Launch a function, and return its result as NumPy."""
     return backend.to_numpy(backend.launch(fn, *args))
+
+
+def wait_by(backend: Backend, verb: str, x: Array) -> None:
+    """Wait for a value by the verb `wait` or `to_numpy`, or for everything by `waitall`."""
+    if verb == "waitall":
+        backend.waitall()
+    else:
+        getattr(backend, verb)(x)
 
 
 def assert_equal(backend: Backend, x: Array, expected: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 import backends
 from backends import Array, Backend, Device
 from tests.backends.protocol.arrays import assert_equal, full
-from tests.backends.protocol.test_errors import arrays_know_devices, refuse
+from tests.backends.protocol.test_errors import refuse, skip_unless_arrays_know_devices
 
 FOREIGN = Device("cpu", 9)
 NO_DEVICES: tuple[Any, ...] = (
@@ -62,7 +62,7 @@ def test_what_is_none_of_the_devices_is_refused_by_its_name_or_type(
         assert str(backend.devices[-1]) in line
 
 
-@pytest.mark.parametrize("devices", [3, None, {}, "cpu:1", np.ones(2)])
+@pytest.mark.parametrize("devices", [[], 3, None, {}, "cpu:1", np.ones(2)])
 def test_shards_are_for_several_devices(backend: Backend, devices: Any) -> None:
     refuse(backend, lambda backend, _: backend.split_and_load(np.ones(2), devices))
 
@@ -71,8 +71,7 @@ def test_shards_are_for_several_devices(backend: Backend, devices: Any) -> None:
 def test_an_array_on_a_device_of_another_backend_is_refused_by_that_device_s_name(
     backend: Backend, verb: str
 ) -> None:
-    if not arrays_know_devices(backend):
-        pytest.skip("arrays in one memory know no device")
+    skip_unless_arrays_know_devices(backend)
     other = backends.load(backend.name, str(FOREIGN), "cpu", backend.engine, 1)
     y = full(other, 1, 2, 2)
     assert str(FOREIGN) in refuse(backend, partial(WITH_VALUE[verb], y=y))
@@ -83,9 +82,8 @@ def test_an_array_on_a_device_of_another_backend_is_refused_by_that_device_s_nam
 def test_a_copy_is_not_written_to_a_value_on_another_device_than_it_goes_to(
     backend: Backend, within: bool
 ) -> None:
-    if not arrays_know_devices(backend):
-        pytest.skip("arrays in one memory know no device")
-    first, second = backend.devices[:2]
+    skip_unless_arrays_know_devices(backend)
+    first, second, _ = backend.devices
     y = full(backend, 1, 2, 2, device=1)
 
     def copy_to_other_device(backend: Backend, x: Array) -> object:

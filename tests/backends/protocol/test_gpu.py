@@ -5,6 +5,7 @@ it.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +14,8 @@ import backends
 from backends import HOST, Array, Backend, BackendError
 from parallel_core import run_overlap
 from parallel_core.training.batches import Settings
-from parallel_core.training.dataset import synthetic
-from parallel_core.training.loop import train
-from parallel_core.training.step import get_params
-from tests.backends.protocol.arrays import assert_equal, full, products
+from tests.backends.protocol.arrays import assert_equal, computed, full, products
+from tests.backends.protocol.training import losses
 
 DEVICES = pytest.mark.parametrize(
     "devices", ["gpu:0", "cpu:1,gpu:0", "gpu:0,cpu:1", "gpu:0/0,gpu:0/1", "gpu:0,gpu:1"]
@@ -82,29 +81,22 @@ def test_memory_is_not_used_again_before_its_copies_are_done(
         assert_equal(backend, copy, np.full(10**5, step + 1))
 
 
-def losses(backend: Backend, epochs: int) -> list[tuple[float, ...]]:
-    """Train on a backend's devices, and return the losses of every epoch."""
-    data = synthetic("a test needs no more", train=300, test=50)
-    params = [get_params(backend, device) for device in backend.devices]
-    return [epoch.losses for epoch in train(backend, params, data, Settings(epochs, 64))]
-
-
 @FRAMEWORKS
 @DEVICES
 def test_training_on_unlike_devices_gives_numpy_s_losses(
     on_gpus: OnGpus, framework: str, devices: str
 ) -> None:
-    backend = on_gpus(framework, devices)
-    reference = backends.load("numpy", devices=len(backend.devices), threads_per_device=1)
-    np.testing.assert_allclose(losses(backend, 1), losses(reference, 1), rtol=1e-4)
+    on_devices = losses(on_gpus(framework, devices), 300, Settings(1, 64))
+    in_numpy = losses(backends.load("numpy", 1, threads_per_device=1), 300, Settings(1, 64))
+    np.testing.assert_allclose(on_devices, in_numpy, rtol=1e-4)
 
 
 @pytest.mark.parametrize("devices", ["gpu:0", "gpu:0/0,gpu:0/1", "gpu:0,gpu:1"])
 def test_a_training_that_is_replayed_gives_the_same_losses(devices: str, on_gpus: OnGpus) -> None:
     # Every epoch ends with a batch of another size, whose kernels are replayed from the third epoch
     # on.
-    replayed = losses(on_gpus("torch", devices, "graph-replay"), epochs=5)
-    issued = losses(on_gpus("torch", devices), epochs=5)
+    replayed = losses(on_gpus("torch", devices, "graph-replay"), 300, Settings(5, 64))
+    issued = losses(on_gpus("torch", devices), 300, Settings(5, 64))
     np.testing.assert_allclose(replayed, issued, rtol=1e-4)
 
 
@@ -114,14 +106,10 @@ def test_a_label_of_no_class_leaves_the_gpu_to_others(
     on_gpus: OnGpus, framework: str, label: int
 ) -> None:
     # A GPU that reads such a label fails at every call from then on, whoever makes it.
-    def loss(backend: Backend, label: int) -> np.ndarray:
+    def loss(backend: Backend, label: int) -> Any:
         """Return the loss of two rows with equal scores for three classes."""
-        (device,) = backend.devices
-        scores = backend.asarray(np.zeros((2, 3), np.float32), device)
-        labels = backend.asarray(np.full(2, label, np.int32), device)
-        value = backend.launch(backend.ops.cross_entropy, scores, labels)
-        in_numpy: np.ndarray = backend.to_numpy(value)
-        return in_numpy
+        labels = backend.asarray(np.full(2, label, np.int32), backend.devices[0])
+        return computed(backend, backend.ops.cross_entropy, full(backend, 0, 2, 3), labels)
 
     backend = on_gpus(framework, "gpu:0")
     with pytest.raises(BackendError):

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from backends import Array, Backend, BackendError, ComputationError
-from tests.backends.protocol.arrays import assert_equal, full
+from backends import Array, Backend
+from tests.backends.protocol.arrays import assert_equal, computed, full
 
 
 @pytest.mark.parametrize("target", [0, 1])
@@ -52,8 +52,8 @@ def form(value: object) -> object:
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-@pytest.mark.parametrize("what", PASSED_ON)
-def test_what_is_passed_on_arrives_as_it_is(backend: Backend, what: str, is_late: bool) -> None:
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_what_is_passed_on_arrives_as_it_is(backend: Backend, name: str, is_late: bool) -> None:
     if backend.name == "jax":
         pytest.skip(
             "JAX traces a function, with arrays in place of numbers, and an equal one not again"
@@ -62,7 +62,7 @@ def test_what_is_passed_on_arrives_as_it_is(backend: Backend, what: str, is_late
     if is_late:
         # An item of a tuple that may still have to be computed.
         x = backend.launch(lambda y: (y, y + 1), x)[1]
-    argument = PASSED_ON[what](x)
+    argument = PASSED_ON[name](x)
     forms_that_arrived = []
 
     def note(y: Array, value: object) -> Array:
@@ -91,26 +91,6 @@ def test_vectors_are_split_and_concatenated(backend: Backend) -> None:
     parts_in_numpy = [part.tolist() for part in backend.to_numpy(parts)]
     assert parts_in_numpy == [[0, 1, 2], [], [3, 4, 5, 6, 7], [8, 9]]
 
-    joined = backend.launch(ops.concatenate, (parts[2], parts[1], parts[0]))
-    joined_in_numpy = backend.to_numpy(joined)
-    np.testing.assert_array_equal(joined_in_numpy, [3, 4, 5, 6, 7, 0, 1, 2])
-    assert joined_in_numpy.dtype == x.dtype
-
-
-NO_ARRAYS = {
-    "a number": lambda x: 5,
-    "None": lambda x: None,
-    "a text": lambda x: "x",
-    "a number in a tuple": lambda x: (x, 5),
-}
-
-
-@pytest.mark.parametrize("what", NO_ARRAYS)
-def test_what_is_no_array_is_not_copied(backend: Backend, what: str) -> None:
-    first, second, _ = backend.devices
-    x = full(backend, 1, 2, 2)
-    with pytest.raises(BackendError, match="copies its arrays") as raised:
-        backend.copy_to(NO_ARRAYS[what](x), second)
-    # The request was wrong, and the backend goes on.
-    assert not isinstance(raised.value, ComputationError)
-    assert_equal(backend, backend.copy_to(x, first), [[1, 1], [1, 1]])
+    joined = computed(backend, ops.concatenate, (parts[2], parts[1], parts[0]))
+    assert joined.tolist() == [3, 4, 5, 6, 7, 0, 1, 2]
+    assert joined.dtype == x.dtype

@@ -3,7 +3,7 @@ backend refuses.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -14,13 +14,14 @@ from backends.conformance import Limits, search
 from backends.host import available_cores
 from parallel_core.compare.results import Cell
 from parallel_core.measurement.result import Result, describe_backend
+from tests.backends.conftest import Require
 from tests.backends.protocol.arrays import full
 from tests.conftest import RunPython
 from tests.parallel_core.compare import made_up
 
 
 @pytest.fixture
-def two_workers(require: Callable[[str], None]) -> Backend:
+def two_workers(require: Require) -> Backend:
     require("torch")
     return backends.load("torch", 2, "cpu", "async", 1, 2)
 
@@ -65,7 +66,7 @@ class InTurn:
     ],
 )
 def test_random_programs_give_numpy_s_numbers(
-    require: Callable[[str], None], name: str, choices: list[tuple[int, list[str]]]
+    require: Require, name: str, choices: list[tuple[int, list[str]]]
 ) -> None:
     require(name)
     # The framework is loaded anew after each program in which something fails.
@@ -73,7 +74,7 @@ def test_random_programs_give_numpy_s_numbers(
     assert [found.finding for found in search(InTurn(name, choices), limits)] == []
 
 
-def test_cores_are_divided_among_all_workers(require: Callable[[str], None]) -> None:
+def test_cores_are_divided_among_all_workers(require: Require) -> None:
     require("torch")
     backend = backends.load("torch", 1, "cpu", "async", workers_per_device=available_cores())
     assert backend.threads_per_device == 1
@@ -131,7 +132,7 @@ print(os.waitstatus_to_exitcode(status), product(backend))
 
 
 def test_in_a_forked_child_every_verb_but_numpy_s_refuses_and_it_may_load_its_own(
-    require: Callable[[str], None], run_python: RunPython, framework_name: str, engine: str
+    require: Require, run_python: RunPython, framework_name: str, engine: str
 ) -> None:
     require(framework_name)
     # JAX cannot be started anew there, and aborts at Python's exit; children of multiprocessing

@@ -20,15 +20,14 @@ from backends.mxnet.installation import UNSET_ROLE
 from backends.registry import named, offered, title, variants
 from backends.registry.files import FILES
 from backends.registry.variants import choose_variants, in_words
+from tests.backends.conftest import Require
 from tests.conftest import FRAMEWORKS, RunProgram
 
 PLUG_IN = Path(__file__).parent.parent / "plug_in.py"
 NO_VARIABLE = 'src/postoffice.cc:23: Check  notnull: Environment::Get()->find("DMLC_NUM_WORKER") '
 
 
-def test_more_gpus_than_exist_are_refused(
-    require: Callable[[str], None], framework_name: str
-) -> None:
+def test_more_gpus_than_exist_are_refused(require: Require, framework_name: str) -> None:
     require(framework_name)
     with pytest.raises(
         BackendError, match=f"{framework_name} finds (no|[0-9]+) GPUs?, and so no gpu:99"
@@ -157,19 +156,8 @@ def test_a_plug_in_is_found_by_its_entry_point_and_given_what_it_takes(install: 
     ("name", "attribute", "message"),
     [
         ("numpy", "load", "two backends are called 'numpy'"),
-        (
-            "mine",
-            "OFFERED",
-            "plug_in:OFFERED, the entry point of 'mine', cannot be imported: AttributeError: ",
-        ),
-        (
-            "mine",
-            "offer",
-            (
-                "plug_in:offer, the entry point of 'mine', cannot be called: an Offer's name is in "
-                "capitals"
-            ),
-        ),
+        ("mine", "OFFERED", "plug_in:OFFERED, .* cannot be imported: AttributeError: "),
+        ("mine", "offer", "plug_in:offer, .* cannot be called: an Offer's name is in capitals"),
     ],
 )
 def test_an_entry_point_that_is_wrong_is_said(
@@ -294,7 +282,7 @@ def threads_of(name: str) -> set[int]:
     ("name", "engine"), [("numpy", "sync"), ("torch", "sync"), ("torch", "async")]
 )
 def test_a_synchronous_backend_says_how_many_threads_a_later_load_has_left_it(
-    require: Callable[[str], None], name: str, engine: str
+    require: Require, name: str, engine: str
 ) -> None:
     require(name)
     first = backends.load(name, 1, "cpu", "sync", 2)

@@ -19,7 +19,7 @@ from backends.base import DelegatingBackend
 from backends.conformance.drawing import draw_program
 from backends.devices import Device
 from tests.backends.conformance.in_this_process import fault_in
-from tests.backends.protocol.arrays import full
+from tests.backends.protocol.arrays import assert_equal, full
 from tests.backends.protocol.test_errors import refuse
 from tests.backends.protocol.test_foreign_devices import WITH_VALUE
 
@@ -31,7 +31,7 @@ PLACES = (
     "gpu:1,gpu:0",
 )
 
-Loaded = tuple[Backend, Any]
+Load = Callable[..., tuple[Backend, Any]]
 
 
 class WithHost(DelegatingBackend):
@@ -53,7 +53,7 @@ class WithHost(DelegatingBackend):
 @example(names="cpu:1,gpu:0", number=1699, seed=0, variants=(), with_host=True)
 @example(names="gpu:0/0,gpu:0/1", number=1699, seed=0, variants=(), with_host=True)
 def test_random_programs_have_no_races_and_give_numpy_s_numbers(
-    on_made_up_gpus: Callable[..., Loaded],
+    on_made_up_gpus: Load,
     names: str,
     number: int,
     seed: int,
@@ -71,16 +71,15 @@ def test_random_programs_have_no_races_and_give_numpy_s_numbers(
 
 
 def test_streams_of_one_gpu_read_each_other_s_arrays_and_let_them_go(
-    on_made_up_gpus: Callable[..., Loaded],
+    on_made_up_gpus: Load,
 ) -> None:
     backend, cuda = on_made_up_gpus("gpu:0/0,gpu:0/1")
-    first, second = backend.devices
     for step in range(20):
-        x = backend.asarray(np.full(3, step, dtype=np.float32), first)
-        y = backend.copy_to(backend.launch(backend.ops.add, x, 1.0), second)
+        x = full(backend, step, 3)
+        y = backend.copy_to(backend.launch(backend.ops.add, x, 1.0), backend.devices[1])
         total = backend.launch(backend.ops.add, y, x)
     last_step = 19
-    assert backend.to_numpy(total).tolist() == [last_step + 1 + last_step] * 3
+    assert_equal(backend, total, [last_step + 1 + last_step] * 3)
     del x, y, total
     backend.waitall()
     kept_memories = [memory for memory in cuda.allocated_on if cuda.users[memory] > 0]
@@ -97,7 +96,7 @@ def count_places(names: str) -> int:
 @pytest.mark.parametrize("profiled", [False, True])
 @pytest.mark.parametrize("names", PLACES)
 def test_what_was_read_by_a_name_that_is_gone_is_not_overwritten(
-    on_made_up_gpus: Callable[..., Loaded], names: str, profiled: bool
+    on_made_up_gpus: Load, names: str, profiled: bool
 ) -> None:
     def changed(fn: Callable[..., Any]) -> Callable[..., Any]:
         """Change a function that is submitted to another one, as a profiler does."""
@@ -120,15 +119,15 @@ def test_what_was_read_by_a_name_that_is_gone_is_not_overwritten(
             x = backend.copy_to(new, device, out=x)
 
             for copy in copies:
-                np.testing.assert_array_equal(backend.to_numpy(copy), [2, 3])
-            np.testing.assert_array_equal(backend.to_numpy(x), [4, 1, 2, 3])
+                assert_equal(backend, copy, [2, 3])
+            assert_equal(backend, x, [4, 1, 2, 3])
         assert cuda.races == []
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
 @pytest.mark.parametrize("names", PLACES)
 def test_a_value_of_several_devices_is_copied_as_its_arrays_are(
-    on_made_up_gpus: Callable[..., Loaded], names: str, is_reversed: bool
+    on_made_up_gpus: Load, names: str, is_reversed: bool
 ) -> None:
     for place in range(count_places(names)):
         backend, cuda = on_made_up_gpus(names)
@@ -161,9 +160,7 @@ Alone = tuple[Any, Backend]
 
 
 @pytest.fixture
-def alone(
-    on_made_up_gpus: Callable[..., Loaded], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Alone]:
+def alone(on_made_up_gpus: Load, monkeypatch: pytest.MonkeyPatch) -> Iterator[Alone]:
     """A group of one process, over gloo, and its backend of one GPU, which sees no race."""
     torch = pytest.importorskip("torch")
     from backends.torch.process_group import TorchGroup
@@ -180,21 +177,13 @@ def alone(
 
 def test_a_value_of_a_gpu_is_summed_when_it_is_computed(alone: Alone) -> None:
     group, backend = alone
-    (device,) = backend.devices
-
-    def double_first(x: Any, y: Any) -> Any:
-        return x + x, y
-
     for step in range(3):
-        x = backend.asarray(np.full(2, step, np.float32), device)
-        increased = backend.launch(backend.ops.add, x, 1.0)
-        loaded = backend.asarray(np.float32([step]), device)
+        increased = backend.launch(backend.ops.add, full(backend, step, 2), 1.0)
         # In a group of one process a sum is its only term.
-        sums = group.sum((increased, loaded))
-        result = backend.launch(double_first, sums[0], sums[1])
-        doubled, unchanged = backend.to_numpy(result)
-        assert doubled.tolist() == [2 * (step + 1)] * 2
-        assert unchanged.tolist() == [step]
+        sums = group.sum((increased, full(backend, step, 1)))
+        doubled = backend.launch(backend.ops.add, sums[0], sums[0])
+        assert_equal(backend, doubled, [2 * (step + 1)] * 2)
+        assert_equal(backend, sums[1], [step])
     assert group.sum_on_host(np.float32([5])).tolist() == [5]
     group.waitall()
 
@@ -212,8 +201,8 @@ def test_a_sum_waits_for_what_read_its_memory_by_a_name_that_is_gone(alone: Alon
     del halves
     sums = group.sum((x, y))
     group.waitall()
-    assert backend.to_numpy(copy).tolist() == [2, 3]
-    assert backend.to_numpy(sums[0]).tolist() == [0, 1, 2, 3]
+    assert_equal(backend, copy, [2, 3])
+    assert_equal(backend, sums[0], [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize(

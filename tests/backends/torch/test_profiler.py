@@ -3,7 +3,6 @@ gloo.
 """
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +15,7 @@ from backends.profiling.timeline import ROLES
 from backends.torch.kineto_host import exchanges, host_calls, without_exchanges
 from backends.torch.profiler import timeline_of
 from backends.torch.program_hooks import TorchProfiler
+from tests.backends.conftest import Require
 from tests.backends.profiling.work import matrix, named, overlapping, see
 from tests.conftest import RunPython
 
@@ -34,7 +34,7 @@ def mark(name: str, start: int, end: int, thread: int = GLOO) -> Slice:
 
 
 def test_several_workers_of_a_device_have_queues_of_their_own(
-    require: Callable[[str], None], tmp_path: Path
+    require: Require, tmp_path: Path
 ) -> None:
     require("torch")
     backend = backends.load("torch", 1, "cpu", "async", 1, workers_per_device=2)
@@ -126,7 +126,7 @@ def test_operators_have_the_names_that_readers_know(operator: str, name: str) ->
 
 @pytest.mark.long
 def test_to_profile_imports_no_compiler_and_leaves_it_to_the_program(
-    require: Callable[[str], None], run_python: RunPython
+    require: Require, run_python: RunPython
 ) -> None:
     require("torch")
     run_python("""

@@ -7,21 +7,16 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 import backends
 from backends import Array, Backend, ComputationError
+from tests.backends.protocol.arrays import assert_equal, computed, full, wait_by
 
 
 @pytest.fixture(autouse=True)
 def torch_is_there(require: Callable[[str], None]) -> None:
     require("torch")
-
-
-def ones(backend: Backend, device: int = 0) -> Array:
-    """Load two ones on a device."""
-    return backend.asarray(np.ones(2, dtype=np.float32), backend.devices[device])
 
 
 def test_nothing_waits_for_what_it_does_not_need(gate: threading.Event) -> None:
@@ -30,21 +25,19 @@ def test_nothing_waits_for_what_it_does_not_need(gate: threading.Event) -> None:
         return x
 
     backend = backends.load("torch", 2, "cpu", "async", 1)
-    x, y = ones(backend), ones(backend, 1)
+    x, y = full(backend, 1, 2), full(backend, 1, 2, device=1)
 
     # The first device is blocked, and the second one computes.
     blocked = backend.launch(wait_for_gate, x)
-    increased = backend.launch(backend.ops.add, y, 1.0)
-    assert backend.to_numpy(increased).sum() == 4
+    assert_equal(backend, backend.launch(backend.ops.add, y, 1.0), [2, 2])
 
     # Both devices are blocked, and a copy goes from one to the other.
     backend.launch(wait_for_gate, y)
-    copy = backend.copy_to(x, backend.devices[1])
-    assert backend.to_numpy(copy).sum() == 2
+    assert_equal(backend, backend.copy_to(x, backend.devices[1]), [1, 1])
 
     assert not gate.is_set()
     gate.set()
-    assert backend.to_numpy(blocked).sum() == 2
+    assert_equal(backend, blocked, [1, 1])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -61,8 +54,8 @@ def test_every_thread_that_computes_keeps_to_its_share_of_cores(threads: int, en
         return x * torch.get_num_threads()
 
     for device in range(2):
-        counted = backend.launch(multiply_by_threads, ones(backend, device))
-        np.testing.assert_array_equal(backend.to_numpy(counted), [threads, threads])
+        x = full(backend, 1, 2, device=device)
+        assert_equal(backend, backend.launch(multiply_by_threads, x), [threads, threads])
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -71,7 +64,7 @@ def test_dropping_a_backend_ends_its_threads(workers: int) -> None:
     threads_before = set(threading.enumerate())
     backend: Backend | None = backends.load("torch", devices, "cpu", "async", 1, workers)
     assert backend is not None
-    backend.wait(backend.launch(backend.ops.relu, ones(backend)))
+    backend.wait(full(backend, 1, 2))
     started = set(threading.enumerate()) - threads_before
     # Beside its workers each device has a thread that copies.
     assert len(started) == devices * (workers + 1)
@@ -90,21 +83,18 @@ def fail(*_: Any) -> Any:
 @pytest.mark.parametrize("verb", ["wait", "waitall", "to_numpy"])
 def test_a_failure_names_the_device_that_failed(verb: str, workers: int) -> None:
     backend = backends.load("torch", 3, "cpu", "async", 1, workers)
-    x = backend.launch(fail, ones(backend, 1))
+    x = backend.launch(fail, full(backend, 1, 2, device=1))
     # What other devices compute from the failed value fails too.
     for device in (2, 0):
         copy = backend.copy_to(x, backend.devices[device])
-        x = backend.launch(backend.ops.add, copy, ones(backend, device))
+        x = backend.launch(backend.ops.add, copy, 1.0)
     with pytest.raises(ComputationError, match="torch on cpu:2: ValueError: no"):
-        if verb == "waitall":
-            backend.waitall()
-        else:
-            getattr(backend, verb)(x)
+        wait_by(backend, verb, x)
 
 
 def test_thousands_of_dependents_make_no_long_traceback() -> None:
     backend = backends.load("torch", 2, "cpu", "async", 1)
-    x = backend.launch(fail, ones(backend))
+    x = backend.launch(fail, full(backend, 1, 2))
     for number in range(5000):
         if number % 500 == 0:
             x = backend.copy_to(x, backend.devices[1])
@@ -119,4 +109,4 @@ def test_thousands_of_dependents_make_no_long_traceback() -> None:
 def test_what_is_no_array_cannot_be_read(engine: str) -> None:
     backend = backends.load("torch", 1, "cpu", engine, 1)
     with pytest.raises(ComputationError, match="no attribute"):
-        backend.to_numpy(backend.launch(lambda _: 1.0, ones(backend)))
+        computed(backend, lambda _: 1.0, full(backend, 1, 2))

@@ -5,6 +5,7 @@ memory recorded.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -79,6 +80,30 @@ class MadeUpGraph:
             operator()
 
 
+class Postponed:
+    """An operator whose result has the right shapes and holds no numbers yet, or is a view."""
+
+    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._compute = partial(func, *args, **kwargs)
+        memories_of_arguments = {address(x) for x in tensors((args, tuple(kwargs.values())))}
+        self.new_tensors: dict[int, torch.Tensor] = {}
+        """The tensors of the result that are no views of the arguments, by position in it."""
+        with torch._C.DisableTorchFunctionSubclass():
+            self.result = self._compute()
+            for position, x in enumerate(tree_leaves(self.result)):
+                if isinstance(x, torch.Tensor) and address(x) not in memories_of_arguments:
+                    self.new_tensors[position] = x
+                    # Integers stay those of what the arguments hold now: labels are looked up.
+                    if x.is_floating_point():
+                        x.fill_(float("nan"))
+
+    def compute(self) -> None:
+        """Compute the result from what the arguments hold now."""
+        leaves = list(tree_leaves(self._compute()))
+        for position, x in self.new_tensors.items():
+            x.copy_(leaves[position])
+
+
 class Recording(TorchDispatchMode):
     """Writes down in a graph what PyTorch would issue; its results are not numbers yet."""
 
@@ -89,22 +114,9 @@ class Recording(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
-        kwargs = kwargs or {}
-        with torch._C.DisableTorchFunctionSubclass():
-            result = func(*args, **kwargs)
-            new_tensors = new_tensors_in(result, args, kwargs)
-            for x in new_tensors.values():
-                if x.is_floating_point():
-                    x.fill_(float("nan"))
-
-        def compute_again() -> None:
-            """Compute from what the arguments hold now, into the results of the recording."""
-            leaves = list(tree_leaves(func(*args, **kwargs)))
-            for position, x in new_tensors.items():
-                x.copy_(leaves[position])
-
-        self.graph.operators.append(compute_again)
-        return result
+        postponed = Postponed(func, args, kwargs or {})
+        self.graph.operators.append(postponed.compute)
+        return postponed.result
 
 
 @contextmanager
@@ -141,16 +153,3 @@ def recorded_here() -> MadeUpGraph | None:
 def tensors(value: Any) -> list[torch.Tensor]:
     """List the tensors in a value, however deep in tuples and lists."""
     return [x for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
-
-
-def new_tensors_in(
-    result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[int, torch.Tensor]:
-    """Return the tensors of a result that are no views of the arguments, by position in it."""
-    arguments = tensors((args, tuple(kwargs.values())))
-    memories_of_arguments = {address(x) for x in arguments}
-    return {
-        position: leaf
-        for position, leaf in enumerate(tree_leaves(result))
-        if isinstance(leaf, torch.Tensor) and address(leaf) not in memories_of_arguments
-    }

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backends.arrays import tree_leaves
-from tests.backends.torch.cuda.made_up_graphs import address, new_tensors_in, tensors
+from tests.backends.torch.cuda.made_up_graphs import Postponed, address, tensors
 
 if TYPE_CHECKING:
     from tests.backends.torch.cuda.made_up_cuda import Cuda, MadeUpStream
@@ -115,23 +114,13 @@ class Lagging(TorchDispatchMode):
         return result
 
     def _result(self, stream: "MadeUpStream", gpu: int, func: Any, args: Any, kwargs: Any) -> Any:
-        """Return a result of the right shapes that holds no numbers yet, or views."""
+        """Return a result that is computed later."""
+        postponed = Postponed(func, args, kwargs)
         with torch._C.DisableTorchFunctionSubclass():
-            result = func(*args, **kwargs)
-            new_tensors = new_tensors_in(result, args, kwargs)
-            for x in new_tensors.values():
+            for x in postponed.new_tensors.values():
                 self.lag.kept.append(x.untyped_storage())
                 if kwargs.get("device") is None:
                     self.lag.gpus[address(x)] = gpu
-                # Integers stay those of what the arguments hold now: labels are looked up.
-                if x.is_floating_point():
-                    x.fill_(float("nan"))
-
-        def compute() -> None:
-            leaves = list(tree_leaves(func(*args, **kwargs)))
-            for position, x in new_tensors.items():
-                x.copy_(leaves[position])
-
-        if new_tensors:
-            self.lag.issue(stream, compute)
-        return result
+        if postponed.new_tensors:
+            self.lag.issue(stream, postponed.compute)
+        return postponed.result

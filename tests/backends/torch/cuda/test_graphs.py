@@ -13,9 +13,8 @@ import backends
 from backends import Backend, ComputationError
 from backends.torch.cuda.graphs import ISSUED_AS_USUAL, MAX_CALLS
 from parallel_core.training.batches import Settings
-from parallel_core.training.dataset import synthetic
-from parallel_core.training.loop import train
-from parallel_core.training.step import get_params
+from tests.backends.protocol.arrays import assert_equal, computed, full
+from tests.backends.protocol.training import losses
 
 pytestmark = pytest.mark.parametrize("engine", ["async"])
 
@@ -31,16 +30,10 @@ def test_a_training_that_is_replayed_gives_numpy_s_losses(
     on_made_up_gpus: Load, names: str
 ) -> None:
     # The last batch of an epoch is a short one, and shares are uneven.
-    data, settings = synthetic("a test needs no more", train=50, test=10), Settings(4, 19)
-
-    def losses(backend: Backend) -> list[tuple[float, ...]]:
-        """Train on all devices of a backend, and return the losses by epoch."""
-        params = [get_params(backend, device) for device in backend.devices]
-        return [epoch.losses for epoch in train(backend, params, data, settings)]
-
+    images, settings = 50, Settings(4, 19)
     backend, cuda = on_made_up_gpus(names, variants=REPLAY)
-    reference = backends.load("numpy", devices=1, threads_per_device=1)
-    np.testing.assert_allclose(losses(backend), losses(reference), rtol=1e-4)
+    in_numpy = losses(backends.load("numpy", 1, threads_per_device=1), images, settings)
+    np.testing.assert_allclose(losses(backend, images, settings), in_numpy, rtol=1e-4)
     assert cuda.races == []
     # A single device exchanges nothing, so its step is one graph. Otherwise each device has a graph
     # of the gradient and one of the update. Whole batches and the last ones have different graphs.
@@ -66,8 +59,7 @@ def test_other_shapes_types_and_numbers_are_other_graphs(on_made_up_gpus: Load) 
         for dtype, length, rate in different_calls:
             parameter = backend.asarray(np.full(length, 7, dtype), device)
             gradient = backend.asarray(np.full(length, 2, dtype), device)
-            result = backend.launch(backend.ops.sgd, (parameter,), (gradient,), rate)
-            (updated,) = backend.to_numpy(result)
+            (updated,) = computed(backend, backend.ops.sgd, (parameter,), (gradient,), rate)
             np.testing.assert_array_equal(updated, np.full(length, 7 - 2 * rate, dtype))
     # Each of the four different calls has a graph of its own.
     assert [graph.replays for graph in cuda.graphs] == [2, 2, 2, 2]
@@ -75,13 +67,10 @@ def test_other_shapes_types_and_numbers_are_other_graphs(on_made_up_gpus: Load) 
 
 def test_what_is_called_differently_each_time_is_issued_as_usual(on_made_up_gpus: Load) -> None:
     backend, cuda = on_made_up_gpus("gpu:0", variants=REPLAY)
-    (device,) = backend.devices
-    parameter = backend.asarray(np.float32([1]), device)
-    gradient = backend.asarray(np.float32([2]), device)
+    parameter, gradient = full(backend, 1, 1), full(backend, 2, 1)
 
     def update(rate: float) -> None:
-        result = backend.launch(backend.ops.sgd, (parameter,), (gradient,), rate)
-        (updated,) = backend.to_numpy(result)
+        (updated,) = computed(backend, backend.ops.sgd, (parameter,), (gradient,), rate)
         assert updated == 1 - 2 * rate
 
     for different_rate in range(MAX_CALLS):
@@ -102,9 +91,7 @@ def test_only_steps_are_recorded_and_only_where_asked(
     on_made_up_gpus: Load, variants: tuple[str, ...], graph_count: int
 ) -> None:
     backend, cuda = on_made_up_gpus("gpu:0", variants=variants)
-    (device,) = backend.devices
-    gradient = squares(backend)
-    x = backend.asarray(np.float32([1]), device)
+    gradient, x = squares(backend), full(backend, 1, 1)
     for _ in range(5):
         # The addition is no step, so it never gets a graph.
         backend.launch(backend.ops.add, x, x)
@@ -116,8 +103,7 @@ def test_only_steps_are_recorded_and_only_where_asked(
 @GPUS
 def test_a_function_that_is_let_go_lets_its_graphs_go(on_made_up_gpus: Load, names: str) -> None:
     backend, cuda = on_made_up_gpus(names, variants=REPLAY)
-    gradient, device = squares(backend), backend.devices[0]
-    x = backend.asarray(np.float32([1]), device)
+    gradient, x = squares(backend), full(backend, 1, 1)
     for _ in range(4):
         backend.launch(gradient, (x,), x)
     backend.waitall()
@@ -140,11 +126,10 @@ def test_a_function_that_is_let_go_lets_its_graphs_go(on_made_up_gpus: Load, nam
 def test_a_unit_is_one_launch_from_the_third_on(on_made_up_gpus: Load) -> None:
     backend, cuda = on_made_up_gpus("cpu:1,gpu:0")
     unit = backend.ops.as_unit(lambda x: backend.ops.add(backend.ops.multiply(x, x), 1))
-    for device in backend.devices:
+    for device in range(2):
         for number in range(5):
-            x = backend.asarray(np.float32([number]), device)
-            result = backend.to_numpy(backend.launch(unit, x))
-            np.testing.assert_array_equal(result, [number**2 + 1])
+            x = full(backend, number, 1, device=device)
+            assert computed(backend, unit, x) == number**2 + 1
     # Only the GPU has a graph.
     assert [graph.replays for graph in cuda.graphs] == [5 - ISSUED_AS_USUAL]
 
@@ -154,17 +139,16 @@ def test_units_within_a_gradient_and_within_a_unit_are_issued_as_usual(
     on_made_up_gpus: Load, variants: tuple[str, ...]
 ) -> None:
     backend, _ = on_made_up_gpus("gpu:0", variants=variants)
-    ops, (device,) = backend.ops, backend.devices
+    ops = backend.ops
     square = ops.as_unit(lambda x: x * x)
     fourth_power = ops.as_unit(lambda x: square(square(x)))
     differentiate = ops.value_and_grad(lambda p: ops.total(square(p[0])))
     for number in range(ISSUED_AS_USUAL + 3):
-        x = backend.asarray(np.float32([number]), device)
-        power = backend.to_numpy(backend.launch(fourth_power, x))
-        np.testing.assert_array_equal(power, [number**4])
-        value, (slope,) = backend.to_numpy(backend.launch(differentiate, (x,)))
+        x = full(backend, number, 1)
+        assert computed(backend, fourth_power, x) == number**4
+        value, (slope,) = computed(backend, differentiate, (x,))
         assert value == number**2
-        assert slope.tolist() == [2 * number]
+        assert slope == 2 * number
 
 
 @pytest.mark.parametrize("variants", [(), REPLAY])
@@ -178,13 +162,14 @@ def test_a_label_of_no_class_fails_and_makes_a_replayed_loss_nan(
     gradient = backend.ops.value_and_grad(
         lambda parameters, labels: backend.ops.cross_entropy(parameters[0], labels)
     )
-    x = backend.asarray(np.zeros((2, 2), np.float32), device)
+    x = full(backend, 0, 2, 2)
 
     def loss(last: int) -> Any:
         labels = backend.asarray(np.int64([0, last]), device)
         if source == "computed":
             labels = backend.launch(lambda y: y + 0, labels)
-        return backend.to_numpy(backend.launch(gradient, (x,), labels)[0])
+        value, _ = computed(backend, gradient, (x,), labels)
+        return value
 
     expected_loss = 2 * np.log(2)
     for right_label in (0, 1, 0, 1):
@@ -205,7 +190,7 @@ def test_what_cannot_be_recorded_is_said(on_made_up_gpus: Load, names: str) -> N
     backend, cuda = on_made_up_gpus(names, variants=REPLAY)
     # `item` asks the GPU for a number.
     asks = backend.ops.value_and_grad(lambda parameters, x: parameters[0].sum() * x.sum().item())
-    x = backend.asarray(np.float32([1]), backend.devices[-1])
+    x = full(backend, 1, 1, device=-1)
     for _ in range(ISSUED_AS_USUAL):
         backend.wait(backend.launch(asks, (x,), x))
     streams_before = [cuda.current_stream(gpu) for gpu in range(2)]
@@ -227,22 +212,15 @@ def test_gradients_that_are_replayed_share_memory_with_nothing(
         lambda parameters, x: backend.ops.total((parameters[0] + parameters[1]) * x)
     )
 
-    def load(number: float) -> Any:
-        return backend.asarray(np.full((2, 2), number, dtype=np.float32), device)
-
-    def assert_all(x: Any, number: float) -> None:
-        np.testing.assert_array_equal(backend.to_numpy(x), np.full((2, 2), number))
-
-    ones, twos, nines = load(1), load(2), load(9)
+    ones, twos, nines = (full(backend, number, 2, 2, device=-1) for number in (1, 2, 9))
     results = [
         backend.launch(differentiate, (ones, ones), twos) for _ in range(ISSUED_AS_USUAL + 2)
     ]
     for result in results:
         value, first_gradient, second_gradient = result[0], result[1][0], result[1][1]
         backend.wait(backend.copy_to(nines, device, out=first_gradient))
-        assert backend.to_numpy(value) == 16
-        assert_all(second_gradient, 2)
-    assert_all(ones, 1)
-    assert_all(twos, 2)
-    assert_all(nines, 9)
+        assert_equal(backend, value, 16)
+        assert_equal(backend, second_gradient, np.full((2, 2), 2))
+    for x, number in ((ones, 1), (twos, 2), (nines, 9)):
+        assert_equal(backend, x, np.full((2, 2), number))
     assert cuda.races == []

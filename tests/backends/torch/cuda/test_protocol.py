@@ -12,6 +12,7 @@ from tests.backends.protocol.test_aliases import *  # noqa: F403
 from tests.backends.protocol.test_allreduce import *  # noqa: F403
 from tests.backends.protocol.test_dtypes import *  # noqa: F403
 from tests.backends.protocol.test_errors import *  # noqa: F403
+from tests.backends.protocol.test_foreign_devices import *  # noqa: F403
 from tests.backends.protocol.test_memory import *  # noqa: F403
 from tests.backends.protocol.test_units import *  # noqa: F403
 from tests.backends.protocol.test_verbs import *  # noqa: F403

@@ -12,7 +12,7 @@ import pytest
 
 from backends.arrays import tree_map
 from backends.torch.streams.future import Failure, Future, completed_future
-from backends.torch.streams.sharing import check_apart, extent
+from backends.torch.streams.sharing import check_apart
 from backends.torch.streams.worker import WorkerStream, submit_collective
 from tests.backends.torch.streams.test_worker import FIRST, SECOND, SHORTLY, pool, stream
 
@@ -54,6 +54,8 @@ NAMES: dict[str, Names] = {
         lambda y: y.view(1, 2), worker.submit(halves, x)[0]
     ),
     "the argument of a task": lambda worker, x: worker.submit(lambda y: y, x),
+    "the first of two items": lambda worker, x: worker.submit(lambda y: (y, y), x)[0],
+    "the second of two items": lambda worker, x: worker.submit(lambda y: (y, y), x)[1],
     "an item of an array": lambda _, x: x[0],
 }
 """Futures of an array of four elements or of its first ones, by how they came from the array's."""
@@ -82,22 +84,6 @@ def test_a_writer_comes_after_earlier_readers_by_any_name(
     for consumed_name, copy in copies.items():
         numbers = torch.tensor(copy.result())
         assert 7 not in numbers, f"{consumed_name} was overwritten before it was read"
-
-
-def test_two_items_of_one_array_are_one_memory(gate: threading.Event) -> None:
-    owner, reader = stream(), stream(SECOND)
-
-    def one_array_twice() -> tuple[Any, Any]:
-        x = torch.zeros(2)
-        return x, x
-
-    pair = owner.submit(one_array_twice)
-    copy = reader.submit(reading(gate), pair[0])
-    overwritten = owner.submit_consuming(fill, pair[1])
-    time.sleep(SHORTLY)
-    gate.set()
-    overwritten.result()
-    assert copy.result() == [0, 0]
 
 
 def test_a_writer_does_not_wait_for_readers_of_other_parts(gate: threading.Event) -> None:
@@ -218,23 +204,13 @@ def test_an_index_out_of_range_holds_no_writer_back() -> None:
         missing.result()
 
 
-def test_extents_are_of_what_is_there() -> None:
-    # Four bytes an element, 24 bytes a row.
-    x = torch.zeros(4, 6)
-    start = x.data_ptr()
-    assert extent(x) == (start, start + 96)
-    assert extent(x[1]) == (start + 24, start + 48)
-    # The third column begins two elements after the start, and ends in the fourth row.
-    column_start = start + 8
-    assert extent(x.T[2]) == (column_start, column_start + 3 * 24 + 4)
-    assert extent(x[:0]) == (0, 0)
-
-
 def test_only_arrays_that_overlap_are_refused() -> None:
     x = torch.zeros(4, 6)
-    empty = x[:0]
+    empty, column = x[:0], x.T[2]
     check_apart((x[0], (x[1], x[3]), empty, empty))
-    for pair in ((x, x), (x, x[2]), (x[3], x), (x[0], x.T[0])):
+    # From the column's first element to its last one, all is its own.
+    check_apart((x[0, :2], column, x[3, 3:]))
+    for pair in ((x, x), (x, x[2]), (x[3], x), (x[0, 2:3], column), (column, x[3, 2:3])):
         with pytest.raises(ValueError, match="share memory"):
             check_apart(pair)
 

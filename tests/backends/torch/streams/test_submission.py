@@ -2,8 +2,7 @@
 collective.
 """
 
-from collections.abc import Callable
-
+from tests.backends.conftest import Require
 from tests.conftest import RunPython
 
 BEFORE = """
@@ -85,15 +84,13 @@ def output_of(run_python: RunPython, program: str) -> str:
     return run_python(code).stdout
 
 
-def test_ctrl_c_leaves_no_part_of_a_collective_out(
-    require: Callable[[str], None], run_python: RunPython
-) -> None:
+def test_ctrl_c_leaves_no_part_of_a_collective_out(require: Require, run_python: RunPython) -> None:
     require("torch")
     assert output_of(run_python, CTRL_C_AT_ANY_MOMENT) == "120 interrupted\n" * 2
 
 
 def test_threads_with_data_of_their_own_do_not_wait_for_each_other(
-    require: Callable[[str], None], run_python: RunPython
+    require: Require, run_python: RunPython
 ) -> None:
     require("torch")
     # Two threads sum ones on three devices, and divide by three; two copy a one from device to

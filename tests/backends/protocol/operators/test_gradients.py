@@ -12,7 +12,7 @@ from backends import Array, Backend
 from backends.numpy import ops as numpy_ops
 from backends.protocol import Ops
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
-from tests.backends.protocol.arrays import assert_close, assert_equal, computed, full
+from tests.backends.protocol.arrays import assert_close, assert_equal, computed, drawn, full
 
 Parameters = tuple[np.ndarray, ...]
 Fn = Callable[[Ops, Array], Array]
@@ -48,12 +48,6 @@ def chain(ops: Ops, p: Array) -> Array:
     for _ in range(1500):
         x = ops.add(x, 0.0)
     return ops.total(x)
-
-
-def drawn(*shapes: tuple[int, ...], dtype: str = "float32") -> Parameters:
-    """Draw arrays of these shapes, with numbers from 1 to 2."""
-    generator = np.random.default_rng(3)
-    return tuple(np.asarray(generator.uniform(1, 2, shape)).astype(dtype) for shape in shapes)
 
 
 SMOOTH: dict[str, tuple[Fn, Parameters]] = {
@@ -101,20 +95,14 @@ CASES: dict[str, tuple[Fn, Parameters]] = {
 }
 
 
-def value_and_gradients(
-    backend: Backend, fn: Callable[..., Array], parameters: Array, *rest: Array
-) -> Array:
-    """Return as NumPy the value of a function and its gradients by the parameters."""
-    return backend.to_numpy(backend.launch(backend.ops.value_and_grad(fn), parameters, *rest))
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_equal_numpy_s(backend: Backend, name: str) -> None:
     fn, parameters = CASES[name]
     loaded = backend.asarray(parameters, backend.devices[1])
-    value, gradients = value_and_gradients(backend, lambda p: fn(backend.ops, p), loaded)
-    differentiate = numpy_ops.value_and_grad(lambda p: fn(numpy_ops, p))
-    expected_value, expected_gradients = differentiate(parameters)
+    differentiate = backend.ops.value_and_grad(lambda p: fn(backend.ops, p))
+    value, gradients = computed(backend, differentiate, loaded)
+    differentiate_in_numpy = numpy_ops.value_and_grad(lambda p: fn(numpy_ops, p))
+    expected_value, expected_gradients = differentiate_in_numpy(parameters)
     assert_close((value, *gradients), (expected_value, *expected_gradients), 1e-3)
 
 
@@ -127,25 +115,23 @@ def assert_limits_of_differences(
     generator = np.random.default_rng(2)
     step = 1e-6
     for parameter, gradient in zip(parameters, gradients, strict=True):
-        all_indices = list(np.ndindex(parameter.shape))
-        for number in generator.permutation(len(all_indices))[:count]:
-            index = all_indices[number]
-            element = parameter[index]
-            parameter[index] = element + step
+        elements = parameter.reshape(-1)
+        for number in generator.permutation(elements.size)[:count]:
+            element = elements[number]
+            elements[number] = element + step
             value_above, _ = evaluate(parameters)
-            parameter[index] = element - step
+            elements[number] = element - step
             value_below, _ = evaluate(parameters)
-            parameter[index] = element
+            elements[number] = element
             quotient = (value_above - value_below) / (2 * step)
-            assert gradient[index] == pytest.approx(quotient, rel=1e-4, abs=1e-7)
+            assert gradient.flat[number] == pytest.approx(quotient, rel=1e-4, abs=1e-7)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_numpy_s_derivatives_are_the_limits_of_differences(name: str) -> None:
     fn, parameters = SMOOTH[name]
-    assert_limits_of_differences(
-        numpy_ops.value_and_grad(lambda p: fn(numpy_ops, p)), parameters, 4
-    )
+    evaluate = numpy_ops.value_and_grad(lambda p: fn(numpy_ops, p))
+    assert_limits_of_differences(evaluate, parameters, 4)
 
 
 def test_numpy_s_derivatives_of_a_network_are_the_limits_of_differences() -> None:
@@ -177,9 +163,8 @@ def test_a_second_gradient_does_not_overwrite_the_first(backend: Backend) -> Non
     ones, fives = full(backend, 1, 1, 2), full(backend, 5, 1, 2)
     first = backend.launch(differentiate, parameters, ones)
     second = backend.launch(differentiate, parameters, fives)
-    first_gradient, second_gradient = first[1][0], second[1][0]
-    assert_equal(backend, second_gradient, [[5], [5]])
-    assert_equal(backend, first_gradient, [[1], [1]])
+    assert_equal(backend, second[1][0], [[5], [5]])
+    assert_equal(backend, first[1][0], [[1], [1]])
 
 
 X = np.array([[1, 2], [3, 4]], dtype=np.float32)
@@ -195,7 +180,7 @@ def test_an_array_that_is_several_parameters_and_one_of_the_rest_is_told_apart(
             terms_of_parameters = ops.add(ops.multiply(squared(ops, p[0]), factor), ops.total(p[1]))
             return ops.add(terms_of_parameters, weighted(ops, p[0], rest))
 
-        _, gradients = value_and_gradients(backend, fn, (x, x, x), x)
+        _, gradients = computed(backend, ops.value_and_grad(fn), (x, x, x), x)
         expected = (2 * factor + 1) * X, np.ones_like(X), np.zeros_like(X)
         assert_close(gradients, expected)
     assert_equal(backend, x, X)
@@ -240,7 +225,8 @@ def test_the_derivative_of_a_whole_power_is_right_at_zero_too(
     def twice_the_power(p: Array) -> Array:
         return ops.total(ops.multiply(ops.power(p[0], exponent), 2.0))
 
-    value, (gradient,) = value_and_gradients(backend, twice_the_power, parameters)
+    differentiate = ops.value_and_grad(twice_the_power)
+    value, (gradient,) = computed(backend, differentiate, parameters)
     np.testing.assert_allclose(value, 2 * (x**exponent).sum(), rtol=1e-6)
     expected_gradient = 2 * exponent * x ** max(exponent - 1, 0)
     np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-6)
