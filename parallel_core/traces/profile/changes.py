@@ -149,7 +149,8 @@ class Changes:
         if self.ratio is None:
             return f"They cannot be compared: {self.cannot_answer[0].missing}."
         longer, low, high = self.ratio.estimate - 1, self.ratio.low - 1, self.ratio.high - 1
-        certain = listed([f"{part.in_words} {IN_WORDS[part.name]}" for part in self.certain_parts])
+        parts = [f"{part.in_words} {IN_WORDS[part.name]}" for part in self.certain_parts]
+        certain = listed(parts) if parts else ""
         though = f", though {certain}" if certain else ""
         if self.verdict in ("faster", "slower") and self.step is not None:
             share, direction = Interval(longer, low, high), "more"
