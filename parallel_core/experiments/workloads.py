@@ -110,11 +110,10 @@ def _with_units(
     backend = trial.backend
     lengths = [min(MOST_IN_UNIT, count - start) for start in range(0, count, MOST_IN_UNIT)]
     units = {length: backend.ops.as_unit(unit_of(length)) for length in set(lengths)}
-
-    def launch_units() -> list[Array]:
-        return [backend.launch(units[length], x) for length in lengths]
-
-    return Work(partial(launched, trial, x, count), launch_units)
+    return Work(
+        partial(launched, trial, x, count),
+        lambda: [backend.launch(units[length], x) for length in lengths],
+    )
 
 
 def seconds_of_one(trial: Trial, size: int, count: int = PROBED_MULTIPLICATIONS) -> float:

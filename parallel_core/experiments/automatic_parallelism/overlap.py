@@ -101,16 +101,11 @@ def count_larger(trial: Trial, products: int, size: int) -> None:
     x = trial.normal(size, trial.devices[0])
     buffers = copying.buffers_in_turn(trial, size, destination)
     copies = copying.copies_to_hide(trial, destination, size).value
-
-    def our_way() -> object:
-        return run_and_copy(trial, x, products, destination, buffers, copies)
-
-    def the_book_s_way() -> object:
-        results = workloads.multiplied(trial, x, products)
-        return copy_the_book_s_way(trial, results, copies)
-
-    trial.count_as(TOGETHER, our_way)
-    trial.count_as(BOOK_TOGETHER, the_book_s_way)
+    trial.count_as(TOGETHER, lambda: run_and_copy(trial, x, products, destination, buffers, copies))
+    trial.count_as(
+        BOOK_TOGETHER,
+        lambda: copy_the_book_s_way(trial, workloads.multiplied(trial, x, products), copies),
+    )
 
 
 def copy_the_book_s_way(trial: Trial, results: Sequence[Array], copies: int) -> Sequence[Array]:

@@ -55,12 +55,7 @@ def ratio(slow: str, fast: str) -> Formula:
 def median_of(formulas: Iterable[Formula]) -> Formula:
     """Return the formula of the median of several formulas' values."""
     all_formulas = tuple(formulas)
-
-    def median_value(times: Times) -> Values:
-        values = [formula(times) for formula in all_formulas]
-        return np.median(values, axis=0)
-
-    return median_value
+    return lambda times: np.median([formula(times) for formula in all_formulas], axis=0)
 
 
 def hidden_share(together: str) -> Formula:

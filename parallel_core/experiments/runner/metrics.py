@@ -155,7 +155,7 @@ class Metric:
         If the interval touches several bands, the lowest and the highest one are said.
         """
         if not self.bands:
-            return _capitalised(self.means)
+            return self.means[:1].upper() + self.means[1:]
         answers = self.answers(interval, result)
         if not answers:
             return CANNOT_TELL
@@ -299,11 +299,6 @@ def answers_of(metrics: Sequence[Metric], result: Result) -> dict[str, tuple[Ban
         if metric.bands and interval is not None:
             answers[metric.name] = metric.answers(interval, result)
     return answers
-
-
-def _capitalised(words: str) -> str:
-    """Return words with a capital first letter."""
-    return words[:1].upper() + words[1:]
 
 
 def _continued(sentence: str) -> str:
