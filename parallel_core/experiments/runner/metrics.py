@@ -8,7 +8,7 @@ none if the figure may as well mean that there is no effect.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from parallel_core.experiments.runner.formulas import Formula, interval_of
 from parallel_core.measurement.confidence_intervals import (
@@ -25,7 +25,7 @@ CANNOT_TELL = "This run cannot tell"
 """The beginning of a metric's sentence if the noise leaves its question open."""
 
 
-Overlap: TypeAlias = Literal["none", "part", "all"]
+Overlap = Literal["none", "part", "all"]
 
 
 @dataclass(frozen=True)
