@@ -89,7 +89,7 @@ def _fit(patterns: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> bool:
     return True
 
 
-def split(x: Any, lengths: Sequence[int]) -> tuple[Any, ...]:
+def parts_of(x: Any, lengths: Sequence[int]) -> tuple[Any, ...]:
     """Return the parts of a vector that have these lengths, as views where slices are views."""
     check_lengths(x, lengths)
     parts = []

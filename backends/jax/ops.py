@@ -17,13 +17,11 @@ from backends.arrays import (
     check_equal,
     check_shapes,
     check_vectors,
+    parts_of,
     pooling_windows,
     tree_leaves,
     tree_map,
 )
-
-# The op is that of all whose slices are views.
-from backends.arrays import split as split
 from backends.jax.compiling import collecting_checks, fail_if, kept_in_units, one_by_one
 
 Array: TypeAlias = jax.Array
@@ -108,6 +106,11 @@ def count_correct(scores: Array, labels: Array) -> Array:
     check_shapes("count_correct", scores, labels)
     is_correct = jnp.argmax(scores, axis=1) == labels.astype("int64")
     return jnp.sum(is_correct, dtype="int64")
+
+
+def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
+    """Divide a vector into vectors of these lengths."""
+    return parts_of(x, lengths)
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:

@@ -15,10 +15,7 @@ import numpy as np
 from mxnet import autograd, npx
 from mxnet import np as mnp
 
-from backends.arrays import check_equal, check_shapes, tree_leaves, tree_map
-
-# The op is that of all whose slices are views.
-from backends.arrays import split as split
+from backends.arrays import check_equal, check_shapes, parts_of, tree_leaves, tree_map
 from backends.mxnet.engine import check_apart, dimensions_of
 
 Array: TypeAlias = mnp.ndarray
@@ -112,6 +109,11 @@ def count_correct(scores: Array, labels: Array) -> Array:
     check_shapes("count_correct", scores, labels)
     is_correct = scores.argmax(axis=1) == labels.astype("int64")
     return is_correct.sum()
+
+
+def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
+    """Divide a vector into views of these lengths."""
+    return parts_of(x, lengths)
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:
