@@ -89,6 +89,34 @@ def _fit(patterns: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> bool:
     return True
 
 
+def parts_of(x: Any, lengths: Sequence[int]) -> tuple[Any, ...]:
+    """Return the parts of a vector that have these lengths, as views where slices are views."""
+    check_lengths(x, lengths)
+    parts = []
+    start = 0
+    for length in lengths:
+        parts.append(x[start : start + length])
+        start += length
+    return tuple(parts)
+
+
+def pooling_windows(x: Any, size: int) -> Any:
+    """Return an array of (images, channels, rows, size, columns, size): the windows that images
+    have side by side.
+
+    Raises ValueError if there is none.
+    """
+    check_shapes("avg_pool2d", x)
+    images, channels, height, width = x.shape
+    if not 0 < size <= min(height, width):
+        raise ValueError(
+            f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}"
+        )
+    rows, columns = height // size, width // size
+    covered = x[:, :, : rows * size, : columns * size]
+    return covered.reshape(images, channels, rows, size, columns, size)
+
+
 def check_lengths(x: Any, lengths: Sequence[int]) -> None:
     """Raise ValueError if a vector cannot be divided into vectors of these lengths."""
     check_shapes("split", x)

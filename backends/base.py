@@ -2,17 +2,19 @@
 and the base of those that stand around another one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from backends.arrays import row_ranges, tree_leaves
-from backends.devices import Device
+from backends.devices import Device, foreign
 from backends.errors import BackendError, ComputationError, message_of
 from backends.protocol import VERBS, Array, Backend, Engine, FrameworkSettings, Ops
+
+Value = TypeVar("Value")
 
 
 class DelegatingBackend:
@@ -100,12 +102,7 @@ class BaseBackend:
 
         Other frameworks would convert it, each in its way.
         """
-        for leaf in tree_leaves(x):
-            if not isinstance(leaf, np.ndarray | np.generic):
-                raise BackendError(
-                    f"{self.name} loads arrays of NumPy, and tuples of them, not "
-                    f"{type(leaf).__name__}"
-                )
+        self._check_leaves(x, np.ndarray | np.generic, "loads arrays of NumPy")
 
     def _check_values(self, xs: Any, array: Any) -> None:
         """Raise BackendError unless `xs` is a list or tuple of values made of arrays of a type."""
@@ -114,19 +111,38 @@ class BaseBackend:
                 f"{self.name} sums a list or tuple of values, one per device, not "
                 f"{type(xs).__name__}"
             )
-        for leaf in tree_leaves(tuple(xs)):
-            if not isinstance(leaf, array):
-                raise BackendError(
-                    f"{self.name} sums its arrays, and tuples of them, not {type(leaf).__name__}"
-                )
+        self._check_leaves(tuple(xs), array, "sums its arrays")
 
     def _check_copied(self, x: Any, array: Any) -> None:
         """Raise BackendError unless a value to be copied is made of arrays of a type."""
+        self._check_leaves(x, array, "copies its arrays")
+
+    def _check_leaves(self, x: Any, kinds: Any, takes: str) -> None:
+        """Raise BackendError, which says what is taken, for a leaf of a value of other kinds."""
         for leaf in tree_leaves(x):
-            if not isinstance(leaf, array):
+            if not isinstance(leaf, kinds):
                 raise BackendError(
-                    f"{self.name} copies its arrays, and tuples of them, not {type(leaf).__name__}"
+                    f"{self.name} {takes}, and tuples of them, not {type(leaf).__name__}"
                 )
+
+    def _first_array(self, args: Any, array: Any) -> Array:
+        """Return the first array among a launch's arguments; raises BackendError without one."""
+        for leaf in tree_leaves(args):
+            if isinstance(leaf, array):
+                return leaf
+        raise BackendError(
+            f"{self.name} launches on the device of the first array, and there is no array"
+        )
+
+    def _of_device(self, value_of: Mapping[Device, Value], device: Device) -> Value:
+        """Return the value for a device that a caller names.
+
+        It may be any object, also one that no dict can hold; then BackendError is raised.
+        """
+        try:
+            return value_of[device]
+        except (KeyError, TypeError):
+            raise foreign(self.name, device, self.devices) from None
 
     def _devices_of(
         self, xs: Any, array: Any, device_of: Callable[[Array], Device]

@@ -6,7 +6,7 @@ On a CPU several of them share one memory, and divide its cores.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from backends.errors import BackendError
 
@@ -42,7 +42,7 @@ HOST = Device("cpu", 0)
 """The memory of the host that GPUs copy from and to, page-locked so that a copy does not occupy the
 host.
 """
-Wanted: TypeAlias = int | tuple[Device, ...]
+Wanted = int | tuple[Device, ...]
 """A number of devices, or the devices themselves."""
 
 

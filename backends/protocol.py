@@ -47,7 +47,7 @@ import numpy as np
 
 from backends.devices import Device
 
-Array: TypeAlias = Any
+Array = Any
 HostArray: TypeAlias = "np.ndarray | tuple[np.ndarray, ...]"
 Engine = Literal["async", "sync"]
 FrameworkSettings = Mapping[str, str | None]

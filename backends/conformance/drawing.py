@@ -6,7 +6,6 @@ and mostly overwrite what they have just read.
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TypeAlias
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from backends.conformance.functions import (
 from backends.conformance.model import Content, Model, UnsuitableError, Value, tuple_text
 from backends.conformance.programs import Program
 
-Draw: TypeAlias = Callable[[Model], object]
+Draw = Callable[[Model], object]
 
 MAX_STATEMENTS = 30
 SHAPES = (

@@ -6,14 +6,14 @@ is values and gradients, their sums over devices, and steps of descent.
 
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from backends.conformance.model import Model, UnsuitableError, Value, tuple_text
 from backends.numpy import ops as numpy_ops
 
-Source: TypeAlias = tuple[str, Any]
+Source = tuple[str, Any]
 """An array as a function's text writes it, and its content on the reference."""
 
 FLOATS = ("np.float32", "np.float32", "np.float64")

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import numpy as np
 
 from backends.arrays import tree_leaves
 from backends.conformance.programs import Failure, Program, Statement, reference_namespace
 
-Content: TypeAlias = Any
+Content = Any
 """An array of NumPy, or a tuple of contents."""
 LARGEST = 2.0**15
 """The largest number: larger ones had to be compared with a tolerance that hides faults."""

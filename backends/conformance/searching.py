@@ -152,7 +152,10 @@ class Runner:
             )
         except WorkError as error:
             stacks = "\n".join(error.stacks.splitlines()[:MAX_STACK_LINES])
-            unfinished = Finding(str(error), _place_of(error.stacks), stacks)
+            # The file name of each statement's code holds its position; the main thread comes last.
+            positions = re.findall(r'"<statement (\d+)>', error.stacks)
+            position = int(positions[-1]) if positions else None
+            unfinished = Finding(str(error), position, stacks)
             return judge(program, engine, events, is_over=False) or unfinished
         return judge(program, engine, events)
 
@@ -261,13 +264,3 @@ def _literal(content: Any) -> str:
         # Other numbers do as well, because the reference is computed anew.
         return f"data({content.shape}, {dtype}, 3)"
     return f"np.array({content.tolist()}, {dtype})".replace("nan", "np.nan")
-
-
-def _place_of(stacks: str) -> int | None:
-    """Return the position of the statement in which the main thread was; None if in none.
-
-    `run` gives the code of each statement a file name that holds its position.
-    """
-    # The main thread comes last.
-    positions = re.findall(r'"<statement (\d+)>', stacks)
-    return int(positions[-1]) if positions else None

@@ -139,7 +139,8 @@ class Worker:
             elif content is None:
                 return
             else:
-                raise RaisedError(_first_line(content))
+                lines = content.strip().splitlines() or ["no reason given"]
+                raise RaisedError(lines[0])
 
     def _message(self, seconds: float) -> tuple[Kind, Any]:
         """Return the kind and the content of the next message that the process sends.
@@ -188,9 +189,3 @@ class Worker:
         self._process.join()
         self._process = None
         self._connection.close()
-
-
-def _first_line(message: str) -> str:
-    """Return the first line of an error's message."""
-    lines = message.strip().splitlines() or ["no reason given"]
-    return lines[0]

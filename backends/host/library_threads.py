@@ -46,10 +46,11 @@ def blas_libraries(framework: str) -> list[Any]:
     # In the package's folder, or in the one beside it that wheels install: numpy.libs.
     folders = {framework, f"{framework}.libs"}
 
-    def is_in_package(library: Any) -> bool:
-        return not folders.isdisjoint(Path(library.filepath).parts)
-
-    return [library for library in _libraries("blas") if is_in_package(library)]
+    return [
+        library
+        for library in _libraries("blas")
+        if not folders.isdisjoint(Path(library.filepath).parts)
+    ]
 
 
 def limit_openmp_threads(threads: int) -> None:

@@ -147,8 +147,7 @@ def installation_of(framework: str) -> Installation:
 
     The defaults if it declares nothing.
     """
-    declared: Installation = offered("installation").get(framework, Installation)()
-    return declared
+    return offered("installation").get(framework, Installation)()
 
 
 def is_installed(framework: str) -> bool:

@@ -154,13 +154,7 @@ class JAXBackend(BaseBackend):
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         """Enqueue `fn(*args)` as one compiled program on the device of the first array."""
-        arrays = (leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array))
-        first = next(arrays, None)
-        if first is None:
-            raise BackendError(
-                f"{self.name} launches on the device of the first array, and there is no array"
-            )
-        device = self.device_of(first)
+        device = self.device_of(self._first_array(args, self._array))
         if device not in self.devices:
             raise BackendError("jax computes nothing on the host beside GPUs: copy to a GPU first")
         try:
@@ -195,7 +189,7 @@ class JAXBackend(BaseBackend):
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Enqueue a copy of a value; `out` is checked, and a new value takes its place."""
-        place = self._place(device)
+        place = self._of_device(self._places, device)
         self._check_copied(x, self._array)
         self._refuse_foreign(x)
         if out is not None:
@@ -220,7 +214,11 @@ class JAXBackend(BaseBackend):
         first_device, *other_devices = self._devices_of(xs, self._array, device_of_value)
         self._refuse_foreign(xs)
         try:
-            _check_terms(xs)
+            arrays = list(tree_leaves(tuple(xs)))
+            if len({id(array) for array in arrays}) < len(arrays):
+                raise ValueError("allreduce cannot replace one array by two sums")
+            for terms in zip(*map(tree_leaves, xs), strict=True):
+                check_terms(terms)
             if not other_devices:
                 return (xs[0],)
             first_place = self._places[first_device]
@@ -235,7 +233,7 @@ class JAXBackend(BaseBackend):
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         """Copy a NumPy array, or a tuple of them, to a device."""
-        place = self._place(device)
+        place = self._of_device(self._places, device)
         self._check_host_arrays(x)
         return tree_map(lambda leaf: self._jax.device_put(_owned(leaf), place), x)
 
@@ -246,13 +244,6 @@ class JAXBackend(BaseBackend):
             # An array on a GPU becomes NumPy's at a fraction of the bus's speed.
             x = self.wait(self._copies(x, self._places[HOST]))
         return tree_map(np.array, x)
-
-    def _place(self, device: Device) -> Any:
-        """Return where JAX puts arrays of a device; raises BackendError for a foreign one."""
-        try:
-            return self._places[device]
-        except (KeyError, TypeError):
-            raise foreign(self.name, device, self.devices) from None
 
     def device_of(self, x: Array) -> Device:
         """Return the device of an array; raises BackendError if another backend made it."""
@@ -367,16 +358,6 @@ def _owned(x: np.ndarray) -> np.ndarray:
             f"jax has no arrays of {x.dtype}: convert it to another dtype, such as float32"
         )
     return np.array(x, dtype=x.dtype.newbyteorder("="), order="C")
-
-
-def _check_terms(xs: Sequence[Array]) -> None:
-    """Raise ValueError if values cannot be summed."""
-    arrays = list(tree_leaves(tuple(xs)))
-    distinct_arrays = {id(array) for array in arrays}
-    if len(distinct_arrays) < len(arrays):
-        raise ValueError("allreduce cannot replace one array by two sums")
-    for terms in zip(*map(tree_leaves, xs), strict=True):
-        check_terms(terms)
 
 
 def _sum(*xs: Array) -> Array:

@@ -15,9 +15,10 @@ from jax import numpy as jnp
 
 from backends.arrays import (
     check_equal,
-    check_lengths,
     check_shapes,
     check_vectors,
+    parts_of,
+    pooling_windows,
     tree_leaves,
     tree_map,
 )
@@ -81,16 +82,7 @@ def conv2d(x: Array, weight: Array, bias: Array) -> Array:
 @kept_in_units
 def avg_pool2d(x: Array, size: int) -> Array:
     """Average over windows of `size` by `size`."""
-    check_shapes("avg_pool2d", x)
-    images, channels, height, width = x.shape
-    if not 0 < size <= min(height, width):
-        raise ValueError(
-            f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}"
-        )
-    rows, columns = height // size, width // size
-    covered = x[:, :, : rows * size, : columns * size]
-    windows = covered.reshape(images, channels, rows, size, columns, size)
-    return windows.mean(axis=(3, 5))
+    return pooling_windows(x, size).mean(axis=(3, 5))
 
 
 @kept_in_units
@@ -118,13 +110,7 @@ def count_correct(scores: Array, labels: Array) -> Array:
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
     """Divide a vector into vectors of these lengths."""
-    check_lengths(x, lengths)
-    parts = []
-    start = 0
-    for length in lengths:
-        parts.append(x[start : start + length])
-        start += length
-    return tuple(parts)
+    return parts_of(x, lengths)
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:

@@ -106,13 +106,18 @@ def timeline_of(trace: Trace) -> Timeline:
     Each device has a queue of programs, and one of copies for each thread.
     """
     slices = trace.columns
-    mark_names = {name for name in slices.names if parse_verb(name) or parse_case(name)}
-    marks = list(slices.select(slices.has_name(mark_names)))
+    marks = list(slices.select(slices.named(parse_verb) | slices.named(parse_case)))
     if not marks:
         return timeline_of_program(trace)
     host = host_spans(outermost_calls(marks))
     runs, device_of_thread = _runs(slices)
-    queues = _queues_of_pools(trace, device_of_thread)
+    # Each pool's thread that computed has a queue of copies; the synchronous engine's pools compute
+    # nothing.
+    queue_of_thread: dict[TraceThread, Queue] = {}
+    for thread, device in device_of_thread.items():
+        if POOL in trace.threads.get(thread, ""):
+            queue_of_thread[thread] = (device, "copy")
+    queues = numbered_queues(queue_of_thread)
     notes = list(trace.problems)
     if queues:
         copies = _copies_on(queues, slices)
@@ -205,20 +210,6 @@ def _linked(runs: Sequence[Span], host: Sequence[Span]) -> Iterator[Span]:
                 linked_run = run._replace(launched=launched)
         runs_before[key] += 1
         yield linked_run
-
-
-def _queues_of_pools(
-    trace: Trace, device_of_thread: Mapping[TraceThread, str]
-) -> Mapping[TraceThread, Queue]:
-    """Return a queue of copies for each pool's thread that computed.
-
-    The synchronous engine's pools compute nothing.
-    """
-    queue_of_thread: dict[TraceThread, Queue] = {}
-    for thread, device in device_of_thread.items():
-        if POOL in trace.threads.get(thread, ""):
-            queue_of_thread[thread] = (device, "copy")
-    return numbered_queues(queue_of_thread)
 
 
 def _copies_on(queues: Mapping[TraceThread, Queue], slices: Slices) -> list[Span]:

@@ -73,10 +73,7 @@ class JAXProfiler:
 
     def step(self, number: int) -> AbstractContextManager[object]:
         """Return the context whose time in the trace is a step."""
-        context: AbstractContextManager[object] = self.jax.profiler.TraceAnnotation(
-            f"ProfilerStep#{number}"
-        )
-        return context
+        return self.jax.profiler.TraceAnnotation(f"ProfilerStep#{number}")
 
     def rank(self) -> int | None:
         """Return the number of this process, if the program has several."""

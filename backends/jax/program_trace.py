@@ -104,12 +104,16 @@ def timeline_of_program(trace: Trace) -> Timeline:
     slices = trace.columns
     decoded = _Decoded.of(slices)
     on_accelerators = _work_on_accelerators(decoded, trace)
-    on_host = slices.on_threads(_host_rows(slices, trace))
+    host_rows = {row for row in slices.rows if trace.processes.get(row[0], "").startswith(HOST)}
+    on_host = slices.on_threads(host_rows)
     is_operation = decoded.arguments["hlo_op"].is_given
     on_cpus = _work_on_cpus(decoded, on_host & is_operation)
-    host = decoded.select(on_host & ~is_operation & ~_of_python(slices))
+    is_of_python = slices.named(lambda name: name.startswith("$"))
+    host = decoded.select(on_host & ~is_operation & ~is_of_python)
     launches = _Launches(host)
-    calls = _calls(host.slices, trace)
+    pools = {row for row, name in trace.threads.items() if name.startswith(POOL)}
+    is_call = host.slices.named(CALL.fullmatch) & ~host.slices.on_threads(pools)
+    calls = outermost(host.slices.select(is_call))
     queues_of_host = python_queues(calls, trace.threads)
     spans = [
         _spans(on_accelerators, launches),
@@ -152,7 +156,7 @@ def _work_on_accelerators(decoded: _Decoded, trace: Trace) -> _Work:
             queue_of_row[row] = (device, queue_name)
     is_on_stream = slices.on_threads(stream_rows)
     is_on_line = slices.on_threads(queue_of_row.keys() - stream_rows)
-    is_container = slices.has_name(set(filter(CONTAINER.fullmatch, slices.names)))
+    is_container = slices.named(CONTAINER.fullmatch)
     # On a line, an operation that holds other ones only repeats them.
     positions_on_lines = np.flatnonzero(is_on_line & ~is_container)
     is_operation = is_on_stream.copy()
@@ -165,7 +169,7 @@ def _work_on_accelerators(decoded: _Decoded, trace: Trace) -> _Work:
 def _work_on_cpus(decoded: _Decoded, is_operation: np.ndarray) -> _Work:
     """Return the operations on CPU devices: those of the host that hold no other ones."""
     slices = decoded.slices
-    is_container = slices.has_name(set(filter(CONTAINER.fullmatch, slices.names)))
+    is_container = slices.named(CONTAINER.fullmatch)
     positions = np.flatnonzero(is_operation & ~is_container)
     innermost = positions[_holds_no_other(slices.select(positions))]
     operations, arguments = decoded.select(innermost)
@@ -178,31 +182,10 @@ def _work_on_cpus(decoded: _Decoded, is_operation: np.ndarray) -> _Work:
     for position, pair in enumerate(pairs):
         # Before 2025 XLA did not say on which device.
         ordinal = ordinals[pair % len(ordinals)]
-        queue_of_pair["pair", position] = (_cpu(ordinal), "compute")
+        device = "cpu" if ordinal is None else f"cpu:{ordinal}"
+        queue_of_pair["pair", position] = (device, "compute")
     queues = tuple(numbered_queues(queue_of_pair).values())
     return _on_own_lanes(_Work(operations, queues, pair_of, arguments))
-
-
-def _cpu(ordinal: object) -> str:
-    """Return the name of the CPU device of an ordinal."""
-    return "cpu" if ordinal is None else f"cpu:{ordinal}"
-
-
-def _host_rows(slices: Slices, trace: Trace) -> set[TraceThread]:
-    """Return the rows of a trace that are threads of the host."""
-    return {row for row in slices.rows if trace.processes.get(row[0], "").startswith(HOST)}
-
-
-def _of_python(slices: Slices) -> np.ndarray:
-    """Return which slices are calls of Python's functions."""
-    return slices.has_name({name for name in slices.names if name.startswith("$")})
-
-
-def _calls(host: Slices, trace: Trace) -> Slices:
-    """Return the program's calls that launch; the threads of pools launch on its behalf."""
-    pools = {row for row, name in trace.threads.items() if name.startswith(POOL)}
-    launching = host.has_name(set(filter(CALL.fullmatch, host.names)))
-    return outermost(host.select(launching & ~host.on_threads(pools)))
 
 
 def _holds_no_other(slices: Slices) -> np.ndarray:
@@ -320,8 +303,7 @@ def _readable(name: str) -> str:
 
 def _steps(host: _Decoded) -> Iterator[Window]:
     """Yield the steps that `profile` marks, and those of the program's StepTraceAnnotation."""
-    step_names = {name for name in host.slices.names if STEP.fullmatch(name)}
-    for mark in host.slices.select(host.slices.has_name(step_names)):
+    for mark in host.slices.select(host.slices.named(STEP.fullmatch)):
         yield Window(mark.name, mark.start, mark.end)
     annotations, arguments = host.select(host.arguments["step_num"].is_given)
     numbers, number_of = arguments["step_num"]

@@ -86,12 +86,7 @@ class MXNetBackend(BaseBackend):
         if not isinstance(first, self._array):
             # Most first arguments are arrays: to look for an array takes a fifth of the time that
             # it takes to issue an operator.
-            arrays = (leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array))
-            first = next(arrays, None)
-        if first is None:
-            raise BackendError(
-                f"{self.name} launches on the device of the first array, and there is no array"
-            )
+            first = self._first_array(args, self._array)
         self._refuse_foreign(first)
         try:
             if not isinstance(args[0], tuple):
@@ -127,7 +122,7 @@ class MXNetBackend(BaseBackend):
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Queue the copies of a value's arrays, to new memory or to that of `out`."""
-        context = self._context(device)
+        context = self._of_device(self._contexts, device)
         self._check_copied(x, self._array)
         self._refuse_foreign(x)
         try:
@@ -168,7 +163,7 @@ class MXNetBackend(BaseBackend):
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         """Copy a NumPy array, or a tuple of them, to a device's context."""
-        context = self._context(device)
+        context = self._of_device(self._contexts, device)
         self._check_host_arrays(x)
         return tree_map(lambda leaf: self._load(leaf, context), x)
 
@@ -186,13 +181,6 @@ class MXNetBackend(BaseBackend):
         # only, such as those on a model's parameters.
         cores = self._issued_on.get(arrays[0].ctx) if arrays else None
         return on_cores(cores) if cores else nullcontext()
-
-    def _context(self, device: Device) -> Any:
-        """Return MXNet's context of a device; raises BackendError for a foreign device."""
-        try:
-            return self._contexts[device]
-        except (KeyError, TypeError):
-            raise foreign(self.name, device, self.devices) from None
 
     def _refuse_foreign(self, value: Array) -> None:
         """Raise BackendError for an array on a device of another backend.

@@ -15,7 +15,7 @@ import numpy as np
 from mxnet import autograd, npx
 from mxnet import np as mnp
 
-from backends.arrays import check_equal, check_lengths, check_shapes, tree_leaves, tree_map
+from backends.arrays import check_equal, check_shapes, parts_of, tree_leaves, tree_map
 from backends.mxnet.engine import check_apart, dimensions_of
 
 Array: TypeAlias = mnp.ndarray
@@ -113,13 +113,7 @@ def count_correct(scores: Array, labels: Array) -> Array:
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
     """Divide a vector into views of these lengths."""
-    check_lengths(x, lengths)
-    parts = []
-    start = 0
-    for length in lengths:
-        parts.append(x[start : start + length])
-        start += length
-    return tuple(parts)
+    return parts_of(x, lengths)
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TypeAlias
 
 from backends.errors import BackendError
 from backends.host import core_numbers
@@ -82,7 +81,7 @@ SHORT_SUMS = (
 )
 
 
-LinkKey: TypeAlias = tuple[str, str]
+LinkKey = tuple[str, str]
 """A device and the name of an operator."""
 
 OPERATOR_OF_CALL = {"copy_to": "copy", "launch to_host": "copy", "launch total": "sum"}
@@ -148,7 +147,7 @@ def timeline_of(trace: Trace) -> Timeline:
     on_devices = slices.on_threads({row for row in slices.rows if row[0] in devices})
     counted = slices.has_category(OPERATORS) & on_devices & ~slices.has_name(HOUSEKEEPING)
     # Some operators run other operators: a convolution may reorder its images first.
-    is_with_servers = slices.has_name(set(filter(WITH_SERVERS.fullmatch, slices.names)))
+    is_with_servers = slices.named(WITH_SERVERS.fullmatch)
     outer_operators = outermost(slices.select(counted & ~is_with_servers))
     with_servers = _with_servers(slices.select(counted & is_with_servers), devices)
     rows_of_first_cpu = {row for row in outer_operators.rows if devices.get(row[0]) == "cpu:0"}
@@ -195,8 +194,7 @@ def _with_servers(exchanges: Slices, devices: Mapping[int | str, str]) -> Iterat
 
 def _queues_of(operators: Slices, devices: Mapping[int | str, str]) -> dict[TraceThread, Queue]:
     """Return the queue of each thread that runs operators: a device's for computing or copying."""
-    copy_names = {name for name in operators.names if _kind(name) == "copy"}
-    other_operators = operators.select(~operators.has_name(copy_names))
+    other_operators = operators.select(operators.named(lambda name: _kind(name) != "copy"))
     threads_that_compute = set(other_operators.threads())
     purposes: dict[TraceThread, Queue] = {}
     for thread in operators.threads():

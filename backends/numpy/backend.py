@@ -89,8 +89,7 @@ class NumPyBackend(BaseBackend):
                 f"numpy's allreduce takes one value per device, of {len(self.devices)}, not "
                 f"{len(xs)}"
             )
-        sums: tuple[Array, ...] = self._compute(_sum_in_place, tuple(xs))
-        return sums
+        return self._compute(_sum_in_place, tuple(xs))
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         """Copy an array of numbers, or a tuple of them."""

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from backends.arrays import check_equal, check_lengths, check_shapes, check_vectors, tree_map
+from backends.arrays import (
+    check_equal,
+    check_shapes,
+    check_vectors,
+    parts_of,
+    pooling_windows,
+    tree_map,
+)
 from backends.numpy.autograd import Tracked, Vjp, differentiable, gradients_of
 
 Array = np.ndarray
@@ -138,21 +145,14 @@ def conv2d(x: Array, weight: Array, bias: Array) -> tuple[Array, Vjp, Vjp, Vjp]:
 @differentiable
 def avg_pool2d(x: Array, size: int) -> tuple[Array, Vjp]:
     """Return the averages over windows of `size` by `size`, and the Vjp by the images."""
-    check_shapes("avg_pool2d", x)
-    images, channels, height, width = x.shape
-    if not 0 < size <= min(height, width):
-        raise ValueError(
-            f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}"
-        )
-    rows, columns = height // size, width // size
-    covered = x[:, :, : rows * size, : columns * size]
-    windows = covered.reshape(images, channels, rows, size, columns, size)
+    windows = pooling_windows(x, size)
 
     def back(g: Array) -> Array:
         # Every element of a window has an equal share; elements in no window have none.
         repeated = g.repeat(size, axis=2).repeat(size, axis=3)
         gradient = np.zeros_like(x)
-        gradient[:, :, : rows * size, : columns * size] = repeated / size**2
+        rows, columns = repeated.shape[2:]
+        gradient[:, :, :rows, :columns] = repeated / size**2
         return gradient
 
     return windows.mean(axis=(3, 5)), back
@@ -188,14 +188,8 @@ def count_correct(scores: Array, labels: Array) -> Array:
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
-    """Return consecutive views of a vector, of these lengths."""
-    check_lengths(x, lengths)
-    parts = []
-    start = 0
-    for length in lengths:
-        parts.append(x[start : start + length])
-        start += length
-    return tuple(parts)
+    """Divide a vector into views of these lengths."""
+    return parts_of(x, lengths)
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:

@@ -13,14 +13,14 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 
 from backends.errors import ComputationError
 from backends.protocol import Array
 
-SumOnHost: TypeAlias = Callable[[np.ndarray], np.ndarray]
+SumOnHost = Callable[[np.ndarray], np.ndarray]
 """Sums a float32 array over all processes, and blocks."""
 COMPARED_EXCHANGES = 8
 """How many of the first exchanges are compared by shape: after so many a program repeats itself."""

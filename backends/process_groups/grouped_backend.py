@@ -144,5 +144,4 @@ def _find(name: str) -> Callable[[Backend, Rendezvous], Group]:
         raise BackendError(
             f"{name} runs in one process here: on several, use {' or '.join(importers)}"
         )
-    join_group: Callable[[Backend, Rendezvous], Group] = importers[name]()
-    return join_group
+    return importers[name]()

@@ -83,5 +83,4 @@ def _load(name: str) -> Profiler:
         raise BackendError(
             f"{name} has no profiler (profilers are known for {', '.join(profilers)})"
         )
-    profiler: Profiler = profilers[name]()
-    return profiler
+    return profilers[name]()

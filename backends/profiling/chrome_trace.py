@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from decimal import Context, Decimal, localcontext
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, final
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ from backends.profiling.slices import (
 from backends.profiling.texts import Texts
 from backends.profiling.trace_events import Document, Event, read_events, text_blocks
 
-PairingKey: TypeAlias = tuple[Any, ...]
+PairingKey = tuple[Any, ...]
 """What an end shares with its begin: a thread, or a category, an identity and a name."""
 
 WITHOUT_ARGUMENTS = frozenset({"cpu_op", "Operator", "python_function"})
@@ -55,7 +55,7 @@ PLAIN = b"0123456789.,"
 POWERS = 10 ** np.arange(4, dtype=np.int64)
 EXACT = Context(prec=50)
 
-Number: TypeAlias = int | Decimal | None
+Number = int | Decimal | None
 """Microseconds as they stand in the file."""
 
 NUMBER: "msgspec.json.Decoder[Number]" = msgspec.json.Decoder(int | Decimal | None)

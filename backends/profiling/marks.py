@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
 from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.protocol import Array
 
-Mark: TypeAlias = Callable[[str], AbstractContextManager[object]]
+Mark = Callable[[str], AbstractContextManager[object]]
 """How a framework writes a named span of the calling thread into its profile."""
-FindDevice: TypeAlias = Callable[..., "Device | None"]
+FindDevice = Callable[..., "Device | None"]
 """Takes a verb's name and arguments, returns the device whose queue its work goes to; None if there
 are several.
 """
@@ -171,6 +171,5 @@ def queue_device(
         return None
     for leaf in tree_leaves((args, tuple(named.values()))):
         if isinstance(leaf, array_type):
-            device: Device = backend.device_of(leaf)
-            return device
+            return backend.device_of(leaf)
     return None

@@ -9,7 +9,7 @@ profiler gives the link.
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from operator import itemgetter
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -35,8 +35,8 @@ CASES = "cases"
 CASES_PROCESS = 1
 FIRST_DEVICE = 2
 
-JSONObject: TypeAlias = dict[str, Any]
-PerfettoRow: TypeAlias = dict[str, int]
+JSONObject = dict[str, Any]
+PerfettoRow = dict[str, int]
 """The `pid` and `tid` that stand for a queue. A `tid` is unique in the file: viewers mix up equal
 ones.
 """

@@ -11,14 +11,14 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter, eq
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, final, overload
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final, overload
 
 import msgspec
 import numpy as np
 
 from backends.profiling.texts import Texts
 
-TraceThread: TypeAlias = "tuple[int | str, int | str]"
+TraceThread = tuple[int | str, int | str]
 """A thread in a trace: its process and its number there."""
 FINDINGS = 1_886_547_826
 """The process of the tracks that we add to a trace: no number that an operating system gives."""
@@ -181,6 +181,10 @@ class Slices(Columns[Slice]):
     def has_name(self, names: Container[str]) -> np.ndarray:
         """Return which slices have one of these names: a mask."""
         return _holds_wanted(self.names, self.name_of, names)
+
+    def named(self, suits: Callable[[str], object]) -> np.ndarray:
+        """Return which slices have a name of which a function says that it suits."""
+        return np.array([bool(suits(name)) for name in self.names], bool)[self.name_of]
 
     def on_threads(self, threads: Container[TraceThread]) -> np.ndarray:
         """Return which slices are on one of these threads: a mask."""

@@ -9,7 +9,7 @@ sequence; whoever needs all takes the columns.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias, final, get_args
+from typing import Literal, NamedTuple, final, get_args
 
 import numpy as np
 
@@ -21,19 +21,19 @@ QUEUES = ("python", "waits", "calling", "compute", "copy")
 """The first words of queues' names, in the order in which they are listed; other queues come after
 them.
 """
-SpanKind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
+SpanKind = Literal["compute", "copy", "exchange", "host"]
 """What a span does: compute, copy from one device to another, sum over devices, or launch and wait
 in Python.
 """
 KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 """In columns a kind is its position here."""
-Queue: TypeAlias = tuple[str, str]
+Queue = tuple[str, str]
 """A device, and the name of one of its queues."""
 UNKNOWN = -(2**63)
 """In columns, when a span was launched if the profiler does not record it."""
 
 
-HostRole: TypeAlias = Literal[
+HostRole = Literal[
     "operator",
     "annotation",
     "call",

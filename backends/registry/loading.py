@@ -75,7 +75,8 @@ def registered() -> dict[str, EntryPoint]:
 
     Raises BackendError if two have one name, or there is none.
     """
-    return _by_name("backends", GROUP, (*_entry_points(GROUP), *_of_files()))
+    of_files = [EntryPoint(name, f"backends.registry.files:{name}", GROUP) for name in in_files()]
+    return _by_name("backends", GROUP, (*_entry_points(GROUP), *of_files))
 
 
 def trace_readers() -> dict[str, Callable[[], Any]]:
@@ -320,18 +321,9 @@ def _entry_points(group: str) -> list[EntryPoint]:
     for line in lines:
         name, _, value = line.partition("=")
         entries.append(EntryPoint(name.strip(), value.strip(), group))
-    entries += [entry for entry in installed if not _is_own(entry)]
+    # Those of other packages.
+    entries += [entry for entry in installed if entry.dist is None or entry.dist.name != NAME]
     return entries
-
-
-def _is_own(entry: EntryPoint) -> bool:
-    """Return whether an entry point is that of this package."""
-    return entry.dist is not None and entry.dist.name == NAME
-
-
-def _of_files() -> list[EntryPoint]:
-    """Return entry points of the classes that the environment registers from files."""
-    return [EntryPoint(name, f"backends.registry.files:{name}", GROUP) for name in in_files()]
 
 
 def _setup() -> ConfigParser:

@@ -25,7 +25,7 @@ from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds
 from backends.torch import TF32
 from backends.torch.cuda.streams import CudaArray
 from backends.torch.streams.future import Failure, Future
-from backends.torch.streams.worker import WorkerStream
+from backends.torch.streams.worker import WorkerStream, first_error
 
 Value = TypeVar("Value")
 
@@ -99,16 +99,6 @@ class PerDevice(dict[Device, Value]):
     def __missing__(self, device: Device) -> NoReturn:
         raise foreign("torch", device, (own_device for own_device in self if own_device != HOST))
 
-    def named(self, device: Device) -> Value:
-        """Return the value for a device that a caller names.
-
-        It may be any object, also one that no dict can hold; then BackendError is raised.
-        """
-        try:
-            return self[device]
-        except TypeError:
-            self.__missing__(device)
-
 
 class TorchBackend(BaseBackend):
     """PyTorch on logical CPU devices, on GPUs, or on both. Abstract."""
@@ -130,6 +120,20 @@ class TorchBackend(BaseBackend):
         if x.is_cuda:
             return Device("gpu", x.device.index)
         return None
+
+    def waitall(self) -> None:
+        """Block until the worker threads have done everything; raise the first failure."""
+        failure = first_error(self.streams)
+        if failure is not None:
+            error, device = failure
+            self._fail(error, f"on {device}")
+
+    def _try(self, fn: Callable[..., Array], *args: Any) -> Array:
+        """Call a function, and raise ComputationError for a Failure."""
+        try:
+            return fn(*args)
+        except Failure as failure:
+            self._fail(failure)
 
     def _fail(self, error: BaseException, place: str = "") -> NoReturn:
         """Raise ComputationError for an error, or for the error and device of a Failure."""

@@ -39,7 +39,6 @@ from backends.torch.cuda.streams import (
 )
 from backends.torch.streams.future import Failure, Future
 from backends.torch.streams.sharing import gives_new_memory
-from backends.torch.streams.worker import first_error
 from backends.torch.tensors import (
     add_into,
     allocate_like,
@@ -101,26 +100,20 @@ class CudaStreamsTorch(TorchBackend):
     def wait(self, x: Array) -> Array:
         """Block until all arrays of a value are computed, and return the value."""
         for leaf in tree_leaves(x):
-            try:
-                computed(leaf)
-            except Failure as failure:
-                self._fail(failure)
+            self._try(computed, leaf)
         return x
 
     def waitall(self) -> None:
         """Block until all threads and all streams are done."""
         # The threads come first, because they issue to the streams.
-        failure = first_error(self.streams)
-        if failure is not None:
-            error, device = failure
-            self._fail(error, f"on {device}")
+        super().waitall()
         for queues in (self._compute, self._arriving, self._leaving):
             for queue in queues.values():
                 self._try(queue.synchronize)
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Issue a copy to a stream for copies, or enqueue it if a CPU device takes part."""
-        self._compute.named(device)
+        self._of_device(self._compute, device)
         self._check_copied(x, CudaArray | Future)
         source, *other_sources = dict.fromkeys(devices_in(x))
         self._refuse_foreign(source, *other_sources)
@@ -175,7 +168,7 @@ class CudaStreamsTorch(TorchBackend):
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         """Copy a NumPy array, or a tuple of them, to page-locked memory and on to a device."""
-        self._compute.named(device)
+        self._of_device(self._compute, device)
         self._check_host_arrays(x)
         if device in self._cpus.devices:
             return self._cpus.asarray(x, device)
@@ -196,13 +189,6 @@ class CudaStreamsTorch(TorchBackend):
         for device in devices:
             # A missing device raises it.
             self._compute[device]
-
-    def _try(self, fn: Callable[..., Array], *args: Any) -> Array:
-        """Return `fn(*args)`; raises ComputationError if it raises a Failure."""
-        try:
-            return fn(*args)
-        except Failure as failure:
-            self._fail(failure)
 
     def _load(self, device: Device, x: Array) -> Array:
         """Return page-locked tensors themselves for HOST, and issue a copy for another device."""

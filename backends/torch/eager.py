@@ -48,7 +48,7 @@ class EagerTorch(TorchBackend):
         self._gpus = sorted({device.index for device in self.devices if device.kind == "gpu"})
         # CPU devices share one memory; a GPU has its own.
         self._load: PerDevice[Callable[[Array], Array]] = PerDevice(
-            dict.fromkeys(self.devices, _keep)
+            dict.fromkeys(self.devices, lambda x: x)
         )
         self._clone: PerDevice[Callable[[Array], Array]] = PerDevice(
             dict.fromkeys(self.devices, _clone_on_cpu)
@@ -86,7 +86,7 @@ class EagerTorch(TorchBackend):
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Copy a value now, to new memory or to that of `out`."""
-        copy = self._clone.named(device)
+        copy = self._of_device(self._clone, device)
         self._check_copied(x, self._torch.Tensor)
         if self._gpus:
             self._refuse_foreign(x)
@@ -108,7 +108,7 @@ class EagerTorch(TorchBackend):
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         """Copy a NumPy array, or a tuple of them, to a device."""
-        load = self._load.named(device)
+        load = self._of_device(self._load, device)
         self._check_host_arrays(x)
         return tree_map(lambda leaf: load(tensor(self._torch, leaf)), x)
 
@@ -146,11 +146,6 @@ class EagerTorch(TorchBackend):
                 self._torch.cuda.synchronize(gpu)
             except Exception as error:
                 self._fail(error, f"on gpu:{gpu}")
-
-
-def _keep(x: Array) -> Array:
-    """Return `x` itself: on a CPU, a tensor is loaded once it exists."""
-    return x
 
 
 def _clone_on_cpu(x: Array) -> Array:

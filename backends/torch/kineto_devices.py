@@ -64,9 +64,8 @@ def in_words_of_today(slices: Slices) -> Slices:
         slices.categories, slices.category_of, lambda name: SINCE_2021.get(name, name)
     )
     if OPERATORS in categories:
-        step_names = {name for name in slices.names if name.startswith(STEP)}
         is_operator = category_of == categories.index(OPERATORS)
-        is_step = slices.has_name(step_names) & is_operator
+        is_step = slices.named(lambda name: name.startswith(STEP)) & is_operator
         if is_step.any():
             categories = (*categories, MARKS)
             category_of = np.where(is_step, len(categories) - 1, category_of)
@@ -228,10 +227,10 @@ def _stream_name(stream: object) -> str:
 
 def capture_times(slices: Slices) -> np.ndarray:
     """Return when threads captured graphs, (n, 2): what is launched then runs later, if at all."""
-    names = [name for name in slices.names if BEGIN_CAPTURE.match(name) or END_CAPTURE.match(name)]
+    is_capture = slices.named(BEGIN_CAPTURE.match) | slices.named(END_CAPTURE.match)
     times = []
     began: dict[TraceThread, int] = {}
-    for call in slices.select(slices.has_name(names)):
+    for call in slices.select(is_capture):
         thread = call.process, call.thread
         if BEGIN_CAPTURE.match(call.name):
             began[thread] = call.start
@@ -256,13 +255,13 @@ class Launches(NamedTuple):
 
 def launches_of(slices: Slices) -> Launches:
     """Count a trace's launches, and those whose operation on a device is missing."""
-    launch_names = {name for name in slices.names if LAUNCHING.match(name)}
     launch_categories = list(filter(is_launch, slices.categories))
     launches = slices.select(
-        slices.has_category(*launch_categories) & slices.has_name(launch_names)
+        slices.has_category(*launch_categories) & slices.named(LAUNCHING.match)
     )
     operations = slices.select(slices.has_category(*ON_DEVICE))
-    numbers_run = set(_correlations(operations))
+    arguments = operations.arguments("correlation")
+    numbers_run = {number for (number,) in arguments if isinstance(number, int | str)}
     captures = capture_times(slices)
     has_run: list[bool] = []
     for launch, (number,) in zip(launches, launches.arguments("correlation"), strict=True):
@@ -287,18 +286,11 @@ def launches_of(slices: Slices) -> Launches:
     )
 
 
-def _correlations(slices: Slices) -> list[int | str]:
-    """Return the correlation numbers of slices that have one, in the order of the slices."""
-    arguments = slices.arguments("correlation")
-    return [number for (number,) in arguments if isinstance(number, int | str)]
-
-
 def exchanges_by_nccl(slices: Slices) -> bool:
     """Return whether annotations say that NCCL exchanged, and the trace has no kernel of NCCL's."""
-    annotation_names = {name for name in slices.names if name.startswith("nccl:")}
-    kernel_names = {name for name in slices.names if is_communication(name)}
-    is_annotation = slices.has_category(MARKS) & slices.has_name(annotation_names)
-    is_kernel = slices.has_category(*ON_DEVICE) & slices.has_name(kernel_names)
+    is_of_nccl = slices.named(lambda name: name.startswith("nccl:"))
+    is_annotation = slices.has_category(MARKS) & is_of_nccl
+    is_kernel = slices.has_category(*ON_DEVICE) & slices.named(is_communication)
     return bool(is_annotation.any()) and not is_kernel.any()
 
 
@@ -344,8 +336,7 @@ def waits_left_out(slices: Slices) -> Iterator[str]:
 
 def _waits(slices: Slices) -> np.ndarray:
     """Return which slices are waits of MTIA's queues."""
-    wait_names = {name for name in slices.names if WAITS.match(name)}
-    return slices.has_category(MTIA) & slices.has_name(wait_names)
+    return slices.has_category(MTIA) & slices.named(WAITS.match)
 
 
 def _kinds(work: Slices) -> np.ndarray:
@@ -353,8 +344,7 @@ def _kinds(work: Slices) -> np.ndarray:
     kinds_on_mtia = _kinds_of_names(work.names, on_mtia=True)[work.name_of]
     kinds_elsewhere = _kinds_of_names(work.names, on_mtia=False)[work.name_of]
     kinds = np.where(work.has_category(MTIA), kinds_on_mtia, kinds_elsewhere)
-    peer_copies = {name for name in work.names if BETWEEN_DEVICES.match(name)}
-    is_copy = work.has_category(COPIES) & ~work.has_name(peer_copies)
+    is_copy = work.has_category(COPIES) & ~work.named(BETWEEN_DEVICES.match)
     return np.where(is_copy, np.int8(KINDS.index("copy")), kinds)
 
 

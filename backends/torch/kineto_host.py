@@ -62,8 +62,7 @@ def host_calls(
     is_operator = slices.has_category(OPERATORS)
     is_runtime_call = slices.has_category(*runtime)
     is_annotation = slices.has_category(MARKS)
-    name_is_step = np.array([name.startswith(STEP) for name in slices.names], bool)
-    is_step = name_is_step[slices.name_of]
+    is_step = slices.named(lambda name: name.startswith(STEP))
     positions = np.flatnonzero((is_operator | is_runtime_call | is_annotation) & ~is_step)
     # Spans on the host number the threads of operators first, so these come first here too.
     positions_by_thread = np.concatenate((np.flatnonzero(is_operator), positions))
@@ -152,8 +151,7 @@ def without_waits(work: Slices, slices: Slices) -> Slices:
     The result of a functional collective waits when it is used: inside the next operator, which
     computes only before and after that wait.
     """
-    wait_names = {name for name in slices.names if WAITING.search(name)}
-    is_wait = slices.has_category(OPERATORS) & slices.has_name(wait_names)
+    is_wait = slices.has_category(OPERATORS) & slices.named(WAITING.search)
     if not is_wait.any():
         return work
     waits_of_thread: dict[TraceThread, list[Slice]] = defaultdict(list)
@@ -271,8 +269,8 @@ def without_inner_work(work: Slices, marks: Iterable[Slice], slices: Slices) -> 
 
     A thread that launches exchanges is the program's.
     """
-    launching = {name for name in slices.names if name.startswith(LAUNCH)}
-    of_program = set(slices.select(slices.has_name(launching)).threads())
+    is_launch = slices.named(lambda name: name.startswith(LAUNCH))
+    of_program = set(slices.select(is_launch).threads())
     exchanges_of_thread: dict[TraceThread, list[Slice]] = defaultdict(list)
     for mark in marks:
         if ON_CPU.fullmatch(mark.name) and thread_of(mark) not in of_program:
@@ -280,15 +278,10 @@ def without_inner_work(work: Slices, marks: Iterable[Slice], slices: Slices) -> 
     positions = np.flatnonzero(work.on_threads(exchanges_of_thread))
     is_inner = np.zeros(len(work), bool)
     for position, operator in zip(positions.tolist(), work.select(positions), strict=True):
-        exchange = _last_before(exchanges_of_thread[thread_of(operator)], operator.start)
-        is_inner[position] = exchange is not None and operator.end <= exchange.end
+        exchanges = exchanges_of_thread[thread_of(operator)]
+        before = bisect_right(exchanges, operator.start, key=attrgetter("start"))
+        is_inner[position] = before > 0 and operator.end <= exchanges[before - 1].end
     return work.select(~is_inner)
-
-
-def _last_before(slices: Sequence[Slice], time: int) -> Slice | None:
-    """Return the last slice that starts at a time or before it; None if there is none."""
-    count_before = bisect_right(slices, time, key=attrgetter("start"))
-    return slices[count_before - 1] if count_before else None
 
 
 def _plain(name: str) -> str:

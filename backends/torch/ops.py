@@ -5,7 +5,7 @@ torch.
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from backends.torch.cuda.labels import check_labels, is_recorded_here, loss_of_l
 from backends.torch.streams.future import Announcing, ItemPath
 from backends.torch.streams.sharing import gives_new_memory
 
-Announce: TypeAlias = Callable[[ItemPath, Tensor], None]
+Announce = Callable[[ItemPath, Tensor], None]
 
 NO_LABEL = torch.iinfo(torch.int64).min
 

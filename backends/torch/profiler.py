@@ -243,7 +243,7 @@ def _models(devices: Iterable[str], properties: Mapping[str, Any]) -> Iterator[s
 
 def _annotations(slices: Slices) -> tuple[Window, ...]:
     """Return the program's own annotations and steps, as windows."""
-    is_step = slices.has_name({name for name in slices.names if name.startswith(STEP)})
+    is_step = slices.named(lambda name: name.startswith(STEP))
     is_on_device = slices.has_category(ANNOTATIONS_ON_DEVICE)
     is_annotation = slices.has_category(MARKS)
     selected = slices.select(is_annotation | (is_step & ~is_on_device))
@@ -254,10 +254,9 @@ def _annotations(slices: Slices) -> tuple[Window, ...]:
 
 def _of_other_libraries(slices: Slices) -> np.ndarray:
     """Return which slices only hold the operators of another library's exchanges, as oneCCL's."""
-    exchanging = {name for name in slices.names if is_communication(name)}
-    if not (slices.has_name(exchanging) & slices.has_category(OPERATORS)).any():
+    if not (slices.named(is_communication) & slices.has_category(OPERATORS)).any():
         return np.zeros(len(slices), bool)
-    return slices.has_name({name for name in slices.names if name.startswith("c10d::")})
+    return slices.named(lambda name: name.startswith("c10d::"))
 
 
 def _of_workers(

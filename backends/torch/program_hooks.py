@@ -140,10 +140,7 @@ class TorchProfiler:
 
     def step(self, number: int) -> AbstractContextManager[object]:
         """Return the context whose time in the trace is a step."""
-        context: AbstractContextManager[object] = self.torch.profiler.record_function(
-            f"ProfilerStep#{number}"
-        )
-        return context
+        return self.torch.profiler.record_function(f"ProfilerStep#{number}")
 
     def rank(self) -> int | None:
         """Return the rank in the default process group, or the one that a launcher gave."""

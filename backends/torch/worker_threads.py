@@ -18,14 +18,13 @@ from backends.protocol import Array, HostArray
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.streams.future import (
-    Failure,
     Future,
     completed_future,
     device_of,
     futures_in,
     resolve,
 )
-from backends.torch.streams.worker import PooledStream, WorkerStream, first_error, submit_collective
+from backends.torch.streams.worker import PooledStream, WorkerStream, submit_collective
 from backends.torch.tensors import clone, detached_copy, overwrite, sum_own_shard, tensor
 
 
@@ -58,23 +57,13 @@ class WorkerThreadsTorch(TorchBackend):
     def wait(self, x: Array) -> Array:
         """Block until all futures in a value are computed, and return the value."""
         for leaf in tree_leaves(x):
-            try:
-                resolve(leaf)
-            except Failure as failure:
-                self._fail(failure)
+            self._try(resolve, leaf)
         return x
-
-    def waitall(self) -> None:
-        """Block until all tasks of all threads are done."""
-        failure = first_error(self.streams)
-        if failure is not None:
-            error, device = failure
-            self._fail(error, f"on {device}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Enqueue a copy on the destination's thread for copies."""
         # The destination's thread copies, so that the source's cores go on computing.
-        stream = self.copies.named(device)
+        stream = self._of_device(self.copies, device)
         self._check_copied(x, Future)
         self._refuse_foreign(x)
         if self._copies_by_source:
@@ -97,7 +86,7 @@ class WorkerThreadsTorch(TorchBackend):
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         """Copy a NumPy array, or a tuple of them, now; the futures are complete."""
-        own_device = self._compute.named(device).device
+        own_device = self._of_device(self._compute, device).device
         self._check_host_arrays(x)
         return tree_map(lambda leaf: completed_future(own_device, tensor(self._torch, leaf)), x)
 

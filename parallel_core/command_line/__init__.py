@@ -56,8 +56,7 @@ class _Program(Commands):
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         module = import_module(f"{__name__}.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
-        return command
+        return getattr(module, cmd_name)
 
 
 def _names_of_backends(words: str) -> str:

@@ -127,7 +127,8 @@ def compare(
     process. The folder gets report.html, comparison.json, pyperf/ with the raw times for pyperf's
     own tools, and traces/ with the recordings of the frameworks' profilers.
     """
-    refuse_unknown("device kind", of_plan["device_kind"], DEVICE_KINDS)
+    kind = of_plan["device_kind"]
+    refuse_unknown("device kind", kind, DEVICE_KINDS)
     usual_rounds = QUICK_ROUNDS if quick else ROUNDS
     if minutes is not None:
         usual_rounds = MOST_ROUNDS
@@ -139,8 +140,9 @@ def compare(
         rounds=rounds or usual_rounds,
         mode="quick" if quick else "full",
         shared=quick,
-        controls_once=_are_controls_once(quick, rounds, like, of_plan["engines"]),
-        on_gpus=may_be_on_gpus(of_plan["device_kind"]),
+        # In a quick look cells without queues have one process each, beside cells with queues.
+        controls_once=quick and rounds is None and like is None and "async" in of_plan["engines"],
+        on_gpus=kind == "gpu" or (kind == "auto" and bool(shutil.which("nvidia-smi"))),
         **of_plan,
     )
     if like is not None:
@@ -172,19 +174,6 @@ def compare(
     again = f"parallel-core report {shlex.quote(str(folder))} --details"
     console.print(f"Tables:  {again}", soft_wrap=True)
     refuse_unmeasured(analysis)
-
-
-def _are_controls_once(
-    quick: bool, rounds: int | None, like: Path | None, engines: Sequence[str]
-) -> bool:
-    """Return whether cells without queues have one process each: in a quick look beside others."""
-    is_chosen = rounds is not None or like is not None
-    return quick and not is_chosen and "async" in engines
-
-
-def may_be_on_gpus(device_kind: str) -> bool:
-    """Return whether devices of a kind may be GPUs on this machine."""
-    return device_kind == "gpu" or (device_kind == "auto" and bool(shutil.which("nvidia-smi")))
 
 
 def refuse_unknown(what: str, name: str, known: Sequence[str]) -> None:

@@ -104,5 +104,4 @@ def _backend_in(command: Sequence[str]) -> str | None:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--backend", nargs="?")
     parsed, _ = parser.parse_known_args(command)
-    backend: str | None = parsed.backend
-    return backend
+    return parsed.backend

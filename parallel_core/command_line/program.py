@@ -9,7 +9,6 @@ import shutil
 import sys
 import textwrap
 import traceback
-from typing import NoReturn
 
 import click
 
@@ -36,7 +35,10 @@ def main() -> None:
         error.show()
         status = 2
     except (click.Abort, KeyboardInterrupt):
-        exit_interrupted()
+        print_error("interrupted")
+        sys.stdout.flush()
+        # The frameworks' queues may need minutes to become empty.
+        os._exit(INTERRUPTED)
     except (Exception, SystemExit) as error:
         message, status = message_and_status(error)
         if in_a_job():
@@ -82,10 +84,3 @@ def print_error(message: str) -> None:
     line = f"parallel-core: {visible(message)}"
     lines = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
     click.echo("\n".join(lines), err=True)
-
-
-def exit_interrupted() -> NoReturn:
-    """Exit without waiting for the frameworks, whose queues may need minutes to become empty."""
-    print_error("interrupted")
-    sys.stdout.flush()
-    os._exit(INTERRUPTED)

@@ -7,7 +7,6 @@ Terminal and report show the same. Cells without a queue stand last: they are th
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from backends.registry.variants import title_of_compared
 from parallel_core.compare.analysis import Analysis, CellAnalysis
@@ -32,7 +31,7 @@ MARKS: Mapping[str, str] = {
 """What is said of marked figures, by their marks."""
 
 
-Row: TypeAlias = tuple[str, tuple[str, ...]]
+Row = tuple[str, tuple[str, ...]]
 """A question, and the figure of each column: `1.98 of 2`."""
 
 
@@ -78,17 +77,14 @@ def screen_of(analysis: Analysis) -> Screen:
 def screen_of_counts(analysis: Analysis) -> Screen:
     """Put what was counted into one table, while times are still measured."""
     columns = _columns(analysis)
-    headline = HEADLINE if _overlaps_by_queues(analysis) else ""
-    return Screen(headline, columns, tuple(_rows_of_counts(analysis, columns)))
-
-
-def _rows_of_counts(analysis: Analysis, columns: Sequence[Column]) -> Iterator[Row]:
-    """Iterate over the rows of what was counted; those that no cell has are left out."""
+    rows = []
     for experiment in analysis.experiments:
         for count in experiment.experiment.counts:
             written = tuple(_counted(count, experiment.on(column.side)) for column in columns)
             if count.title and set(written) != {NO_FIGURE}:
-                yield count.title, written
+                rows.append((count.title, written))
+    headline = HEADLINE if _overlaps_by_queues(analysis) else ""
+    return Screen(headline, columns, tuple(rows))
 
 
 def _rows_of_figures(analysis: Analysis, columns: Sequence[Column]) -> Iterator[Row]:

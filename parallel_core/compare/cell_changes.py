@@ -140,7 +140,14 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
     for cell, before in old_cells.items():
         if cell not in new_cells:
             changes.append(CellChange(before.results, left_out="only in the old comparison"))
-    return Difference(tuple(changes), _environment_changes(old, new))
+    # What differs in the machine and the versions, where both comparisons know theirs.
+    earlier, later = _environment(old), _environment(new)
+    environment_changes = tuple(
+        f"{name}: {earlier[name]} → {later[name]}"
+        for name in earlier
+        if name in later and earlier[name] != later[name]
+    )
+    return Difference(tuple(changes), environment_changes)
 
 
 def _change_of(before: AssessedCell | None, now: AssessedCell) -> CellChange:
@@ -197,13 +204,6 @@ def _work(result: Result) -> Mapping[str, Any]:
     work["threads"] = backend["threads_per_device"]
     work["variants"] = ", ".join(backend.get("variants", ())) or "none"
     return work
-
-
-def _environment_changes(old: Comparison, new: Comparison) -> tuple[str, ...]:
-    """Say what differs in the machine and the versions, where both comparisons know theirs."""
-    before, after = _environment(old), _environment(new)
-    changed = [name for name in before if name in after and before[name] != after[name]]
-    return tuple(f"{name}: {before[name]} → {after[name]}" for name in changed)
 
 
 def _environment(comparison: Comparison) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from itertools import count
 from statistics import median
-from typing import Annotated, Any, Literal, NotRequired, Self, TypeAlias, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
 
 import msgspec
 
@@ -58,9 +58,7 @@ class Cell:
         return f"{self.experiment} on {self.side}"
 
 
-FailureCode: TypeAlias = Literal[
-    "failed", "killed", "no-result", "not-a-result", "refused", "timed-out"
-]
+FailureCode = Literal["failed", "killed", "no-result", "not-a-result", "refused", "timed-out"]
 
 
 @dataclass(frozen=True)
@@ -155,8 +153,7 @@ class CellResults:
         """The engine that ran; without a result, the one that was asked for."""
         if not self.results:
             return self.cell.engine
-        engine: str = self.results[0].backend["engine"]
-        return engine
+        return self.results[0].backend["engine"]
 
     @property
     def valid(self) -> tuple[Result, ...]:
@@ -216,7 +213,13 @@ class CellResults:
         cell = Cell(read["experiment"], read["backend"], read["engine"])
         results = tuple(map(Result.from_json, read["results"]))
         for result in results:
-            _check_result(result, cell)
+            msgspec.convert(result.backend, _SavedBackend)
+            msgspec.convert(result.environment, _SavedMachine)
+            if not cell.matches(result):
+                raise ValueError(f"{cell} holds a result of another cell")
+            for position, task in enumerate(result.tasks):
+                if any(not 0 <= earlier < position for earlier in task.after):
+                    raise ValueError(f"{cell} holds a task that waits for a later one")
         cell_results = cls(cell, results, tuple(read["failures"]))
         # The processes of a cell are counted together, so they must be alike.
         case_names = {tuple(case.name for case in one.cases) for one in cell_results.valid}
@@ -226,17 +229,6 @@ class CellResults:
         if len(machines) > 1:
             raise ValueError(f"{cell} holds results with different machines")
         return cell_results
-
-
-def _check_result(result: Result, cell: Cell) -> None:
-    """Raise ValueError if a result cannot be one of a cell."""
-    msgspec.convert(result.backend, _SavedBackend)
-    msgspec.convert(result.environment, _SavedMachine)
-    if not cell.matches(result):
-        raise ValueError(f"{cell} holds a result of another cell")
-    for position, task in enumerate(result.tasks):
-        if any(not 0 <= earlier < position for earlier in task.after):
-            raise ValueError(f"{cell} holds a task that waits for a later one")
 
 
 @dataclass(frozen=True, kw_only=True)

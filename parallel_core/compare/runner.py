@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TypeAlias
 
 from parallel_core.compare.living_processes import Command, Living, live
 from parallel_core.compare.plan import Plan
@@ -30,9 +29,9 @@ REASONS: Mapping[FailureCode, str] = {
     "no-result": "ended by itself, with status 0, before it gave a result",
 }
 """Why a process failed that ended with status 0."""
-OnResult: TypeAlias = Callable[[Schedule], object]
+OnResult = Callable[[Schedule], object]
 """Is called with the schedule after what the processes of a generation gave so far."""
-OnProgress: TypeAlias = Callable[[Generation, int, Comparison], object]
+OnProgress = Callable[[Generation, int, Comparison], object]
 """Is called with a generation, how many results it has given, and all that was measured so far."""
 
 

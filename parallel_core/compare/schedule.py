@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from statistics import mean
-from typing import Any, TypeAlias
+from typing import Any
 
 from parallel_core.compare.plan import FIRST, Plan
 from parallel_core.compare.results import Cell, CellResults, FailedRun
 from parallel_core.measurement.result import Result
 
-Process: TypeAlias = tuple[Cell, ...]
+Process = tuple[Cell, ...]
 """The cells that a process measures, one after the other."""
 MAX_FAILURES = 2
 """A cell is given up after so many failed processes."""

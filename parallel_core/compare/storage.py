@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 import msgspec
 
@@ -21,7 +20,7 @@ from parallel_core.traces.trace_files import read_timeline
 
 RESULT, REPORT, SUITES, TRACES = "comparison.json", "report.html", "pyperf", "traces"
 
-TimelineOf: TypeAlias = Callable[[Cell], Timeline]
+TimelineOf = Callable[[Cell], Timeline]
 """Read a cell's timeline when it is needed, because all of them may fill the memory; raises
 RequestError, in one line, if there is none.
 """

@@ -344,8 +344,7 @@ def _ratios(results: CellResults, other: CellResults) -> Sequence[float]:
     times, other_times = results.medians(case), other.medians(case)
     if not times or not other_times:
         return ()
-    ratios: list[float] = np.divide(times, other_times).tolist()
-    return ratios
+    return np.divide(times, other_times).tolist()
 
 
 def _reasons(difference: Interval, parts: Mapping[str, Interval], least: float) -> tuple[str, ...]:

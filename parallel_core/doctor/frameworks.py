@@ -171,18 +171,14 @@ def _failures(attempt: Attempt) -> Iterator[Finding]:
         command = failure.command
         if not command:
             cause += " (the command shows the whole message)"
-            command = _command_that_shows_message(attempt, engine)
+            engine_argument = "" if engine == DEFAULT_ENGINE else f", engine={engine!r}"
+            code = f"import backends; backends.load({attempt.name!r}{engine_argument})"
+            # If the import blocks, Python prints its stack after a minute.
+            python = shlex.quote(attempt.python)
+            command = f'timeout -s ABRT 60 {python} -X faulthandler -c "{code}"'
         diagnosis = for_shell(Diagnosis(cause, command, failure.code), attempt.python)
         figures = {"engines": _engines(attempt), "python": attempt.python}
         yield Finding(name, "broken", "cannot be used", diagnosis, figures)
-
-
-def _command_that_shows_message(attempt: Attempt, engine: str) -> str:
-    """Return the command that loads a backend, so that its framework prints its message."""
-    engine_argument = "" if engine == DEFAULT_ENGINE else f", engine={engine!r}"
-    code = f"import backends; backends.load({attempt.name!r}{engine_argument})"
-    # If the import blocks, Python prints its stack after a minute.
-    return f'timeout -s ABRT 60 {shlex.quote(attempt.python)} -X faulthandler -c "{code}"'
 
 
 def for_shell(diagnosis: Diagnosis, python: str = sys.executable) -> Diagnosis:

@@ -52,8 +52,7 @@ class _Catalogue(Mapping[str, Experiment]):
 def _declared_in(chapter: str, module: str) -> Experiment | None:
     """Return the experiment that a module of a chapter declares; None if it declares none."""
     imported = import_module(f"{__name__}.{chapter}.{module}")
-    experiment: Experiment | None = getattr(imported, "EXPERIMENT", None)
-    return experiment
+    return getattr(imported, "EXPERIMENT", None)
 
 
 EXPERIMENTS: Mapping[str, Experiment] = _Catalogue()

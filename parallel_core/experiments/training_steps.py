@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median_low
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -56,10 +56,10 @@ UNIT = "device {}, as one unit"
 REPEATED_STEPS = 5
 BARE_ROUNDS, BARE_SECONDS = 5, 0.75
 
-Parameters: TypeAlias = "tuple[np.ndarray, ...]"
-Batch: TypeAlias = "tuple[np.ndarray, np.ndarray]"
+Parameters = tuple[np.ndarray, ...]
+Batch = tuple[np.ndarray, np.ndarray]
 """Inputs (n, …) and their labels (n,)."""
-Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array]], Sequence[Array]]
+Gradients = Callable[[Backend, Sequence[Array], Sequence[Array]], Sequence[Array]]
 """A function (backend, every device's parameters, its (x, labels)) -> every device's gradients."""
 
 

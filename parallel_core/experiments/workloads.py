@@ -87,34 +87,24 @@ def _repeated(
     """Make the work of `count` operations on `x`; with a device, also their calls on one element.
 
     `launched(trial, x, count)` launches the operations one by one. `unit_of(length)` returns a
-    function that does `length` of them, and can be made a unit.
+    function that does `length` of them, and can be made a unit: of `MOST_IN_UNIT` at most.
     """
-    work = _with_units(trial, launched, unit_of, x, count)
+    backend = trial.backend
+
+    def with_units(x: Array, count: int) -> Work:
+        lengths = [min(MOST_IN_UNIT, count - start) for start in range(0, count, MOST_IN_UNIT)]
+        units = {length: backend.ops.as_unit(unit_of(length)) for length in set(lengths)}
+        return Work(
+            partial(launched, trial, x, count),
+            lambda: [backend.launch(units[length], x) for length in lengths],
+        )
+
+    work = with_units(x, count)
     if device is None:
         return work
-    element = ones(trial, device)
     timed_calls = min(count, MOST_CALLS)
-    calls = _with_units(trial, launched, unit_of, element, timed_calls)
-    calls = replace(calls, times=count / timed_calls)
-    return replace(work, calls=calls)
-
-
-def _with_units(
-    trial: Trial,
-    launched: Callable[[Trial, Array, int], object],
-    unit_of: Callable[[int], Callable[[Array], Array]],
-    x: Array,
-    count: int,
-) -> Work:
-    """Make the work of `count` operations on `x`, with units of at most `MOST_IN_UNIT` of them."""
-    backend = trial.backend
-    lengths = [min(MOST_IN_UNIT, count - start) for start in range(0, count, MOST_IN_UNIT)]
-    units = {length: backend.ops.as_unit(unit_of(length)) for length in set(lengths)}
-
-    def launch_units() -> list[Array]:
-        return [backend.launch(units[length], x) for length in lengths]
-
-    return Work(partial(launched, trial, x, count), launch_units)
+    calls = with_units(ones(trial, device), timed_calls)
+    return replace(work, calls=replace(calls, times=count / timed_calls))
 
 
 def seconds_of_one(trial: Trial, size: int, count: int = PROBED_MULTIPLICATIONS) -> float:

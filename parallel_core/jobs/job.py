@@ -7,11 +7,10 @@ a `server`.
 import os
 import sys
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from backends.process_groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
 
-Environment: TypeAlias = dict[str, str | None]
+Environment = dict[str, str | None]
 """Variables to add to those of this process; a variable that is None is removed."""
 SERVER_COMMAND = (sys.executable, "-P", "-m", "backends.mxnet.parameter_server")
 """The command of MXNet's scheduler and server; an argument sets a deadline in seconds."""

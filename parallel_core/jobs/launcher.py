@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from parallel_core.jobs.job import Job, Process, environment_with, is_rank, processes_of
 from parallel_core.system.errors import REFUSED
@@ -33,7 +33,7 @@ LAST_LINES_SECONDS = 1.0
 CLEAR_LINE = b"\r\x1b[K"
 """The control codes that move a terminal's cursor to the beginning of its line, and clear it."""
 
-Running: TypeAlias = dict[str, asyncio.subprocess.Process]
+Running = dict[str, asyncio.subprocess.Process]
 """The processes that were started, by name."""
 
 

@@ -9,14 +9,14 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from backends.errors import unknown
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.errors import RequestError
 
-UnitName: TypeAlias = Literal["share", "seconds", "ratio", "count"]
-Verdict: TypeAlias = Literal["holds", "broken", "open"]
+UnitName = Literal["share", "seconds", "ratio", "count"]
+Verdict = Literal["holds", "broken", "open"]
 
 FACTORS: Mapping[UnitName, Mapping[str, float]] = {
     "share": {"%": 0.01},

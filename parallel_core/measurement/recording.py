@@ -8,12 +8,12 @@ The values that an operation is given show what it depends on. With `one_by_one`
 waited for before the next one starts, so its seconds are its own, on every framework and engine.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
 from time import perf_counter
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from backends.base import DelegatingBackend
 from backends.protocol import HostArray
 from parallel_core.measurement.task_graph import Kind, Task
 
-ItemPath: TypeAlias = tuple[int, ...]
+ItemPath = tuple[int, ...]
 """The position of an item in a task's result: `(1, 0)` is that of `result[1][0]`."""
-OnLaunch: TypeAlias = Callable[[Device, Callable[..., Array], tuple[Any, ...]], object]
+OnLaunch = Callable[[Device, Callable[..., Array], tuple[Any, ...]], object]
 """A function of the device, function and arguments that the recorded backend is given."""
 
 
@@ -178,7 +178,10 @@ class Recording(DelegatingBackend):
         """Do an operation that reads and consumes values; return its task and its result."""
         after = {value.task for value in read}
         for value in consumed:
-            after.update(self._conflicting_readers(value))
+            # The tasks that read the same item, an item of it, or one that contains it.
+            for path, reader in self._readers[value.task]:
+                if all(map(_may_be_same, value.path, path)):
+                    after.add(reader)
         seconds, result = self._timed(operation)
         task = self._append(Task(name, str(device), kind, tuple(sorted(after)), seconds))
         for value in read:
@@ -206,12 +209,6 @@ class Recording(DelegatingBackend):
                 for index, item in enumerate(value)
             )
         return Recorded(value, device, self._tasks, task, path)
-
-    def _conflicting_readers(self, value: Recorded) -> Iterator[int]:
-        # The tasks that read the same item, an item of it, or one that contains it.
-        for path, reader in self._readers[value.task]:
-            if all(map(_may_be_same, value.path, path)):
-                yield reader
 
 
 def _may_be_same(index: int, other: int) -> bool:

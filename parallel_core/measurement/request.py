@@ -8,14 +8,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Self, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from parallel_core.system.errors import RequestError
 from parallel_core.system.files import STANDARD_OUTPUT
 
-Written: TypeAlias = str | int | float
+Written = str | int | float
 """A value as it is written behind an option."""
 MOST_PROCESSES = 1024
 """The largest number of processes, or of threads of a device."""

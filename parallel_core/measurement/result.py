@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 
@@ -15,7 +15,7 @@ from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.task_graph import Task
 from parallel_core.system.machine import MachineWatch, describe_machine
 
-Timing: TypeAlias = tuple[float, float]
+Timing = tuple[float, float]
 """Seconds until control returned, and until all was done."""
 
 RESULT_SCHEMA = 2
@@ -28,10 +28,10 @@ NUMBERS = ("metrics", "checks", "series", "metric_intervals")
 WHAT_WOULD_CHANGE_IT = "What would change it:"
 """The words before `would_change` wherever an answer is read."""
 
-Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
-SomeSeconds: TypeAlias = Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+SomeSeconds = Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)]
 
-NoteCode: TypeAlias = Literal[
+NoteCode = Literal[
     "above-possible",
     "bound-by-issuing",
     "budget-ended",
@@ -283,8 +283,7 @@ class Result:
         content = {"schema": RESULT_SCHEMA, **vars(self), "cases": cases}
         text = json.dumps(content, default=_as_object)
         # JSON has no NaN; most readers refuse a file that holds one.
-        result: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
-        return result
+        return json.loads(text, parse_constant=lambda _: None)
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:

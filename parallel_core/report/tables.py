@@ -4,7 +4,6 @@ The first row of a table has its headings. A table without rows is empty.
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from parallel_core.compare.analysis import ExperimentAnalysis
 from parallel_core.compare.time_differences import PARTS
@@ -12,7 +11,7 @@ from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.measurement.sweep import Curves, write_point
 from parallel_core.system.formatting import seconds
 
-Table: TypeAlias = tuple[tuple[str, ...], ...]
+Table = tuple[tuple[str, ...], ...]
 
 
 def case_times_table(experiment: ExperimentAnalysis) -> Table:

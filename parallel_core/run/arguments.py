@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias, get_args
+from typing import Any, Protocol, get_args
 
 import click
 
@@ -51,7 +51,7 @@ class ShownTraining(Protocol):
         """Learn that a training begins, by its name."""
 
 
-ShowTraining: TypeAlias = Callable[[int, int], AbstractContextManager[ShownTraining]]
+ShowTraining = Callable[[int, int], AbstractContextManager[ShownTraining]]
 """Shows a training of so many epochs, each of so many images over all ranks."""
 
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, get_type_hints
+from typing import Any, get_type_hints
 
 import click
 
@@ -23,7 +23,7 @@ from parallel_core.measurement.result import Result
 from parallel_core.run.arguments import spelt, supplies_of
 from parallel_core.run.values import DEVICES, MOST_DEVICES, PATH, Parsed, type_of
 
-AddOption: TypeAlias = Callable[[Any], Any]
+AddOption = Callable[[Any], Any]
 """Adds an option to a command."""
 CHECKED: Mapping[str, click.ParamType] = {
     "devices": Parsed(DEVICES.parse, DEVICES.name, as_written=True),

@@ -9,7 +9,6 @@ loads the backend of the first request in its first turn, and is then asked to m
 
 import json
 import sys
-from collections.abc import Iterator
 
 from parallel_core.measurement.request import Request
 from parallel_core.measurement.starter import NOTHING_MORE, Starter
@@ -32,7 +31,7 @@ def main() -> None:
 
 def _answer(starter: Starter) -> None:
     """Measure what the starter asks for, until it asks for nothing more."""
-    requests = _asked_by(starter)
+    requests = map(Request.from_line, iter(starter.next_asked, NOTHING_MORE))
     if starter.are_given:
         load(next(requests).work)
         starter.end_turn()
@@ -44,12 +43,6 @@ def _answer(starter: Starter) -> None:
         # The output of a library may lack a newline at its end.
         print(f"\n{json.dumps(result.as_json())}", flush=True)
         starter.end_experiment()
-
-
-def _asked_by(starter: Starter) -> Iterator[Request]:
-    """Iterate over what is asked for."""
-    while (line := starter.next_asked()) != NOTHING_MORE:
-        yield Request.from_line(line)
 
 
 if __name__ == "__main__":

@@ -194,7 +194,9 @@ def sample_machine() -> MachineSample:
     worked, stolen = _core_seconds()
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
-    return MachineSample(perf_counter(), own, worked, stolen, _waited_seconds(), _clocks())
+    # Only x86 processors tell their clocks.
+    clocks = tuple(map(float, processor_field("cpu MHz")))
+    return MachineSample(perf_counter(), own, worked, stolen, _waited_seconds(), clocks)
 
 
 def watched(before: MachineSample, after: MachineSample) -> MachineWatch:
@@ -291,11 +293,6 @@ def _waited_seconds() -> float | None:
         return int(microseconds) / 1e6
     except (OSError, ValueError, IndexError):
         return None
-
-
-def _clocks() -> tuple[float, ...]:
-    """Return the clocks of the cores, in MHz; empty except on x86 processors."""
-    return tuple(map(float, processor_field("cpu MHz")))
 
 
 @cache

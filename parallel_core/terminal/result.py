@@ -52,7 +52,8 @@ def show(
     console.print()
     _show_sentences_of_answer(result, by_trace, console, with_details)
     if with_details:
-        asides = (formatting.kernels_in_words(backend), *_unusual(backend))
+        _scheduler, *unusual = backend["scheduler"].split("; ")
+        asides = (formatting.kernels_in_words(backend), *unusual)
         show_sentences(filter(None, asides), console, ASIDE)
         for table in _tables(result):
             show_table(table, console)
@@ -112,12 +113,6 @@ def _parameters(result: Result) -> str:
     if result.data is not None:
         words.append(f"data: {result.data}")
     return ", ".join(words)
-
-
-def _unusual(backend: Mapping[str, Any]) -> Sequence[str]:
-    """Return what is unusual about a result's devices; before that its scheduler is named."""
-    _scheduler, *unusual = backend["scheduler"].split("; ")
-    return unusual
 
 
 def _about_load(result: Result) -> Sequence[str]:

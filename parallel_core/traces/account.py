@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass, fields
 from functools import lru_cache
 from math import inf
 from statistics import fmean
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -55,7 +55,7 @@ WORDS: Mapping[str, str] = dict(
 )
 LEAST = 0.005
 """A smaller share would be written as 0 %, and is left out."""
-Formula: TypeAlias = Callable[[dict[str, Any]], Any]
+Formula = Callable[[dict[str, Any]], Any]
 """What follows from the medians of the steps' parts, element by element."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from types import UnionType
-from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.limits import UnitName
@@ -34,12 +34,12 @@ class Lacking:
 
 
 SECONDS, SHARE, RATIO, COUNT = Unit("seconds"), Unit("share"), Unit("ratio"), Unit("count")
-Seconds: TypeAlias = Annotated[float, SECONDS]
-Share: TypeAlias = Annotated[float, SHARE]
-Ratio: TypeAlias = Annotated[float, RATIO]
-Count: TypeAlias = Annotated[int, COUNT]
-SecondsInterval: TypeAlias = Annotated[Interval, SECONDS]
-ShareInterval: TypeAlias = Annotated[Interval, SHARE]
+Seconds = Annotated[float, SECONDS]
+Share = Annotated[float, SHARE]
+Ratio = Annotated[float, RATIO]
+Count = Annotated[int, COUNT]
+SecondsInterval = Annotated[Interval, SECONDS]
+ShareInterval = Annotated[Interval, SHARE]
 
 
 class figure(cached_property[Value]):  # noqa: N801

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds, queue_order
 from backends.profiling.kernel_names import shortened
@@ -34,7 +34,7 @@ MAX_LISTED_CHARACTERS = 32
 RANK = re.compile(r"rank (\d+) (.+)")
 """A device of one rank among several."""
 
-Look: TypeAlias = SpanKind | Literal["wait"]
+Look = SpanKind | Literal["wait"]
 """How a block is drawn: by its kind, or as a wait of the host."""
 
 

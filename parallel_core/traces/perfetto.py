@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,7 +34,7 @@ from parallel_core.traces.steps.figures import step_windows
 
 EVENTS = re.compile(r'\A\s*\[|"traceEvents"\s*:\s*\[')
 
-Event: TypeAlias = dict[str, Any]
+Event = dict[str, Any]
 
 
 class Finding(NamedTuple):
@@ -92,7 +92,10 @@ def tracks_of(case: CaseSpans) -> dict[str, list[Finding]]:
     places_of_queues = groups_of(case.spans.queue_of)
     for (device, queue), places in zip(case.spans.queues, places_of_queues, strict=True):
         if device != HOST_DEVICE:
-            tracks[f"{device} {queue}, idle"] = list(_idle(case, places))
+            idle = zip(*(column.tolist() for column in gaps_of_queue(case, places)), strict=True)
+            tracks[f"{device} {queue}, idle"] = [
+                Finding(WAITED_FOR[waited_for], start, end) for start, end, waited_for in idle
+            ]
     tracks |= _not_hidden(case)
     return {name: track for name, track in tracks.items() if track}
 
@@ -143,13 +146,6 @@ def _not_hidden(case: CaseSpans) -> dict[str, list[Finding]]:
         track = tracks[f"{span.device} {span.queue}, why it was not hidden"]
         track.append(Finding(reason.code, span.start, span.end, sentence))
     return tracks
-
-
-def _idle(case: CaseSpans, places: np.ndarray) -> Iterator[Finding]:
-    """Yield the gaps of a queue, whose spans stand at some places, with what it waited for."""
-    gaps = gaps_of_queue(case, places)
-    for start, end, waited_for in zip(*(column.tolist() for column in gaps), strict=True):
-        yield Finding(WAITED_FOR[waited_for], start, end)
 
 
 def _events(tracks: dict[str, list[Finding]], origin: int) -> Iterator[Event]:

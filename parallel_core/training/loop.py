@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from parallel_core.training.step import (
     train_batch,
 )
 
-OnBatch: TypeAlias = Callable[[int, int], object]
+OnBatch = Callable[[int, int], object]
 """A function (epoch, images) that is called after every batch, with its number of images."""
 EVALUATION_BATCH = 1000
 START = CompletedSteps()
@@ -184,8 +184,7 @@ def train_steps(
     launched = chain[Any](_launch_steps(backend, params, data, settings, epoch, steps), (None,))
     for (losses_and_guard, count, launching), _next_step in pairwise(launched):
         number = steps.start + len(losses)
-        numbers = [array.item() for array in backend.to_numpy(losses_and_guard)]
-        *losses_of_step, guard = numbers
+        *losses_of_step, guard = [array.item() for array in backend.to_numpy(losses_and_guard)]
         step = f"epoch {epoch}, step {number + 1}"
         is_updated = math.isfinite(guard)
         for device, loss in zip(devices, losses_of_step, strict=True):

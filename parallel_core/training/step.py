@@ -14,7 +14,6 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TypeAlias
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from parallel_core.training.batches import Exchange
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients, shapes
 
 PARAMETERS = len(shapes())
-Bucket: TypeAlias = "tuple[int, ...]"
+Bucket = tuple[int, ...]
 """The positions of the parameters whose gradients are exchanged together."""
 EXCHANGED_TOGETHER: tuple[Bucket, ...] = (tuple(range(PARAMETERS)),)
 

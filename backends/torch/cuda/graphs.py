@@ -65,8 +65,7 @@ class CudaGraphs:
             changed.value_and_grad = lambda fn: _noticed(ops.value_and_grad(fn))
             changed.sgd = _noticed(ops.sgd)
             changed.sgd_while_finite = _noticed(ops.sgd_while_finite)
-        replayed: Ops = changed
-        return replayed
+        return changed
 
     def issue_step(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Return `fn(*args)`, issued by one graph if the function differentiates or updates."""

@@ -285,8 +285,7 @@ def common_device(*values: Any) -> Device:
     """
     # Most launches have one array and numbers.
     if values and values[0].__class__ is CudaArray and SCALARS.issuperset(map(type, values[1:])):
-        device: Device = values[0].device
-        return device
+        return values[0].device
     first, *others = devices_in(*values)
     for other in others:
         if other is not first and not is_readable(other, first):

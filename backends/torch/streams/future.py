@@ -18,7 +18,7 @@ from backends.arrays import rebuilt
 from backends.devices import Device
 from backends.errors import BackendError
 
-ItemPath: TypeAlias = tuple[int, ...]
+ItemPath = tuple[int, ...]
 """The place of an item in a value: `(1, 0)` is that of `value[1][0]`."""
 Reader: TypeAlias = "tuple[int, ItemPath, Lock]"
 """A task that reads a value: its number, the item that it reads, and its end."""

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from backends.arrays import tree_leaves
 from backends.torch.streams.future import NO_VALUE, Failure, Future, ItemPath
 
-Extent: TypeAlias = tuple[int, int]
+Extent = tuple[int, int]
 """The addresses of an array, from its first byte to behind its last one; gaps between its elements
 count.
 """

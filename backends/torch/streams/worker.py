@@ -33,7 +33,7 @@ from functools import partial
 from itertools import count
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 from backends.devices import Device
 from backends.host import on_cores
@@ -48,7 +48,7 @@ from backends.torch.streams.future import (
 )
 from backends.torch.streams.sharing import link, share_memory, wait_for_readers
 
-Change: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+Change = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 PART_DONE: ItemPath = (sys.maxsize,)
 """What each part of a collective announces: no item of its value, but that its own places are

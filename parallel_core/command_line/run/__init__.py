@@ -3,7 +3,7 @@ turn.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 
@@ -26,7 +26,7 @@ from parallel_core.terminal.explanation import Chosen, show_explanation, show_va
 
 GIVEN = "parallel_core.given"
 """The key under which a command's context keeps the options that the user gave."""
-Interpreters: TypeAlias = tuple[tuple[str, str], ...]
+Interpreters = tuple[tuple[str, str], ...]
 """Backends, each with the Python that runs it."""
 
 

@@ -99,7 +99,13 @@ def program(
         on_host = [trial.backend.to_numpy(factor) for factor in (x, matrix)]
         trial.check("products", products, [factor @ factor for factor in on_host])
     trial.run()
-    count_waits(trial, larger_matrices(trial, size) or matrices, deepest)
+    counted = matrices
+    if larger_size := larger_size_to_count(trial, LEFT.case, size):
+        counted = {
+            place: trial.normal(larger_size, device)
+            for place, device in zip(matrices, trial.devices, strict=False)
+        }
+    count_waits(trial, counted, deepest)
     find_figures(trial, matrices, deepest)
 
 
@@ -155,15 +161,6 @@ def find_figures(trial: Trial, places: Iterable[str], deepest: int) -> None:
         trial.cases[for_all] = replace(trial.cases[for_all], parts=(for_one,))
 
 
-def larger_matrices(trial: Trial, size: int) -> dict[str, Array]:
-    """Load the matrices with which waits are counted, by place; none if those that are timed do."""
-    larger_size = larger_size_to_count(trial, LEFT.case, size)
-    if larger_size is None:
-        return {}
-    larger = [trial.normal(larger_size, device) for device in trial.devices[:2]]
-    return dict(zip((SAME, OTHER), larger, strict=False))
-
-
 def count_waits(trial: Trial, matrix_at: Mapping[str, Array], deepest: int) -> None:
     """Let it be counted what each wait for the first multiplication leaves behind it undone."""
     backend, x = trial.backend, matrix_at[SAME]
@@ -171,26 +168,18 @@ def count_waits(trial: Trial, matrix_at: Mapping[str, Array], deepest: int) -> N
     def launched_on(matrix: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         return multiplied(trial, x), multiplied(trial, matrix, deepest)
 
-    def wait_for_first(launched: tuple[tuple[Array, ...], tuple[Array, ...]]) -> None:
-        awaited, _ = launched
-        backend.wait(awaited[0])
+    def done_with_first(
+        use: Callable[[Backend, Array], object],
+    ) -> Callable[[Sequence[Any]], object]:
+        return lambda launched: use(backend, launched[0][0])
 
     for place, matrix in matrix_at.items():
-        trial.count_as(named(WAIT, deepest, place), partial(launched_on, matrix), wait_for_first)
+        # A profiler replaces the method of waiting: it is looked up when it is called.
+        wait = done_with_first(lambda backend, awaited: backend.wait(awaited))
+        trial.count_as(named(WAIT, deepest, place), partial(launched_on, matrix), wait)
     for conversion, convert in CONVERSIONS.items():
-        trial.count_as(
-            named(conversion, deepest, SAME),
-            partial(launched_on, x),
-            partial(convert_first, backend, convert),
-        )
-
-
-def convert_first(
-    backend: Backend, convert: Callable[[Backend, Array], object], results: Sequence[Any]
-) -> object:
-    """Convert the first result of the first work: the conversion waits for that result."""
-    results_of_first_work = results[0]
-    return convert(backend, results_of_first_work[0])
+        converted = done_with_first(convert)
+        trial.count_as(named(conversion, deepest, SAME), partial(launched_on, x), converted)
 
 
 def depths(deepest: int) -> tuple[int, ...]:

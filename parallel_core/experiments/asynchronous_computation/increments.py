@@ -13,13 +13,12 @@ from backends import Array
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.metrics import LOWEST, Band, DirectAnswer
 from parallel_core.experiments.runner.tallies import (
-    Repetition,
-    Tally,
+    Tallying,
     most_unfinished_at_return,
     unfinished_at_return,
 )
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.runner.work import Work
+from parallel_core.experiments.runner.work import Launch, Work
 from parallel_core.experiments.workloads import (
     FEWEST_TIMINGS,
     incremented,
@@ -141,38 +140,29 @@ def in_one_launch(trial: Trial, x: Array, once: Work, steps: int) -> Work:
             y = add(start, 1.0)
         return y
 
-    def increment_in_one_launch() -> Array:
-        return backend.launch(increment, x, steps)
-
     backend.wait(backend.launch(increment, x, 1))
     calls_before = next(calls)
     backend.wait(backend.launch(increment, x, 1))
     # A compiled function is not called again.
     is_compiled = next(calls) == calls_before + 1
-    launch = once.unit if is_compiled and once.unit else increment_in_one_launch
+    launch: Launch = partial(backend.launch, increment, x, steps)
+    if is_compiled and once.unit:
+        launch = once.unit
     return Work(launch, once.unit, once.times)
 
 
-def unfinished_increments(repetition: Repetition) -> Tally:
-    """Count the increments that were not done when their calls had returned."""
-    return unfinished_at_return(_of_increments(repetition))
-
-
-def most_unfinished_increments(repetition: Repetition) -> Tally:
-    """Count the most increments that were launched and not done at one return of a call."""
-    return most_unfinished_at_return(_of_increments(repetition))
-
-
-def _of_increments(repetition: Repetition) -> Repetition:
-    """Return a repetition without its first launches, which are of the multiplications."""
-    return replace(repetition, launches=repetition.launches[MULTIPLICATIONS:])
+def _of_increments(tally: Tallying) -> Tallying:
+    """Leave out the first launches of a repetition, which are of the multiplications."""
+    return lambda repetition: tally(
+        replace(repetition, launches=repetition.launches[MULTIPLICATIONS:])
+    )
 
 
 UNFINISHED = Count(
     "increments_unfinished_at_return",
     "increments were not done when their calls had returned",
     case=BEHIND,
-    tally=unfinished_increments,
+    tally=_of_increments(unfinished_at_return),
     title="Increments queued",
     bands=(
         Band(LOWEST, "not-queued", "Behind multiplications no increment was queued"),
@@ -184,6 +174,6 @@ MOST_UNFINISHED = replace(
     UNFINISHED,
     name="most_increments_unfinished_at_return",
     counted="at a time, at the most",
-    tally=most_unfinished_increments,
+    tally=_of_increments(most_unfinished_at_return),
     title="",
 )

@@ -37,10 +37,10 @@ from backends import Array, Device
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from parallel_core.experiments import copying, workloads
 from parallel_core.experiments.runner import changes
-from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
+from parallel_core.experiments.runner.counts import Count, bands_at_once
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
 from parallel_core.experiments.runner.formulas import hidden_share
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, bands_of_gain
+from parallel_core.experiments.runner.metrics import Metric, bands_of_gain
 from parallel_core.experiments.runner.tallies import alongside, copied_beside_computation
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.runner.work import Work
@@ -101,16 +101,11 @@ def count_larger(trial: Trial, products: int, size: int) -> None:
     x = trial.normal(size, trial.devices[0])
     buffers = copying.buffers_in_turn(trial, size, destination)
     copies = copying.copies_to_hide(trial, destination, size).value
-
-    def our_way() -> object:
-        return run_and_copy(trial, x, products, destination, buffers, copies)
-
-    def the_book_s_way() -> object:
-        results = workloads.multiplied(trial, x, products)
-        return copy_the_book_s_way(trial, results, copies)
-
-    trial.count_as(TOGETHER, our_way)
-    trial.count_as(BOOK_TOGETHER, the_book_s_way)
+    trial.count_as(TOGETHER, lambda: run_and_copy(trial, x, products, destination, buffers, copies))
+    trial.count_as(
+        BOOK_TOGETHER,
+        lambda: copy_the_book_s_way(trial, workloads.multiplied(trial, x, products), copies),
+    )
 
 
 def copy_the_book_s_way(trial: Trial, results: Sequence[Array], copies: int) -> Sequence[Array]:
@@ -173,15 +168,11 @@ ALONGSIDE = Count(
     at_once=True,
     metric=OURS.name,
     title="Copied while computing",
-    bands=(
-        Band(LOWEST, "serial", "No, the copies waited for the computation", overlap="none"),
-        Band(
-            IN_PART,
-            "partly",
-            "In part, copies ran beside the computation; other results waited for it",
-            overlap="part",
-        ),
-        Band(MOSTLY, "alongside", "Yes, copies ran beside the computation", overlap="all"),
+    bands=bands_at_once(
+        "No, the copies waited for the computation",
+        "In part, copies ran beside the computation; other results waited for it",
+        "Yes, copies ran beside the computation",
+        "alongside",
     ),
 )
 THE_BOOK_S_COUNT = replace(

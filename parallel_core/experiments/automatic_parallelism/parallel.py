@@ -40,11 +40,9 @@ from parallel_core.experiments.runner.changes import (
     with_queue,
     without_queue,
 )
-from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
+from parallel_core.experiments.runner.counts import Count, bands_at_once
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import (
-    LOWEST,
-    Band,
     Metric,
     bands_of_gain,
     gained_on_devices,
@@ -146,15 +144,10 @@ BESIDE = Count(
     at_once=True,
     metric=SPEEDUP.name,
     title="Products at the same time",
-    bands=(
-        Band(LOWEST, "serial", "No, the devices took turns", overlap="none"),
-        Band(
-            IN_PART,
-            "partly",
-            "The devices worked at the same time in part; the other multiplications ran alone",
-            overlap="part",
-        ),
-        Band(MOSTLY, "parallel", "Yes, the devices worked at the same time", overlap="all"),
+    bands=bands_at_once(
+        "No, the devices took turns",
+        "The devices worked at the same time in part; the other multiplications ran alone",
+        "Yes, the devices worked at the same time",
     ),
 )
 

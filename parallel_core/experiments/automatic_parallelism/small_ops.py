@@ -104,11 +104,13 @@ def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) 
             "sizes": written,
         }
 
-        def with_all_threads(case: str) -> str:
-            return case.replace(ONE, THREADS)
-
-        products = "products by the threads of all"
-        trial.add_elsewhere(products, "small-ops", options, with_all_threads, share=0.95)
+        trial.add_elsewhere(
+            "products by the threads of all",
+            "small-ops",
+            options,
+            lambda case: case.replace(ONE, THREADS),
+            share=0.95,
+        )
     find_figures(trial, tuple(counts))
 
 

@@ -85,10 +85,6 @@ def _extents(
 
     extents: dict[int, Extent] = {}
 
-    def source_end(copy: int) -> int:
-        source = tasks[copy].after[0]
-        return extents[source].end
-
     def is_of_copies(lane: Lane) -> bool:
         return lane[0] == "copy"
 
@@ -97,7 +93,7 @@ def _extents(
         positions = tasks_by_lane[lane]
         if is_of_copies(lane):
             # The copy whose source ended first began first.
-            positions = sorted(positions, key=source_end)
+            positions = sorted(positions, key=lambda copy: extents[tasks[copy].after[0]].end)
         spans = iter(spans_by_lane[lane])
         for position in positions:
             spans_of_task = [next(spans) for _ in range(operations[position])]

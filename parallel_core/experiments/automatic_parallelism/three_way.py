@@ -47,7 +47,7 @@ from parallel_core.experiments.runner.changes import (
     Change,
     with_queue,
 )
-from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
+from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count, bands_at_once
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.formulas import Times, Values
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, bands_of_gain
@@ -266,26 +266,11 @@ BOTH_WAYS_BESIDE = Count(
     tally=computed_while_copied_both_ways,
     metric=SAVED.name,
     title="Both ways beside computing",
-    bands=(
-        Band(
-            LOWEST,
-            "serial",
-            "No, computing and both directions did not go on at the same time",
-            overlap="none",
-        ),
-        Band(
-            IN_PART,
-            "partly",
-            "In part, computing and both directions went on at the same time, and the other "
-            "multiplications ran beside one direction or none",
-            overlap="part",
-        ),
-        Band(
-            MOSTLY,
-            "parallel",
-            "Yes, computing and both directions went on at the same time",
-            overlap="all",
-        ),
+    bands=bands_at_once(
+        "No, computing and both directions did not go on at the same time",
+        "In part, computing and both directions went on at the same time, and the other "
+        "multiplications ran beside one direction or none",
+        "Yes, computing and both directions went on at the same time",
     ),
 )
 A_WAY_BESIDE = Count(

@@ -135,10 +135,10 @@ def with_variant(variant: Variant, what: str, metric: str, *codes: str) -> Chang
 def without_variant(variant: Variant, what: str) -> Change:
     """Make the rule that advises to leave out a variant, if the result was measured with it."""
 
-    def has_variant(answered: Answered) -> bool:
-        return variant.name in answered.result.backend.get("variants", ())
-
-    return Change(has_variant, f"{what} (without --variant {variant.name}).")
+    return Change(
+        lambda answered: variant.name in answered.result.backend.get("variants", ()),
+        f"{what} (without --variant {variant.name}).",
+    )
 
 
 def in_a_quiet_moment(result: Result) -> str:

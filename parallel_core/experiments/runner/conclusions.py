@@ -58,9 +58,9 @@ def conclude(
     contradictions = _contradictions(counts, metrics, answers, trial, result)
     problems = (*_wrong_values(trial), *trial.problems, *contradictions, *disturbances)
     result = replace(result, problems=problems, disturbances=disturbances)
-    if not problems and _is_busy(result) and _is_open(metrics, result):
-        assert result.machine_watch is not None
-        result = replace(result, disturbances=(too_busy(result.machine_watch.taken_share),))
+    watch = result.machine_watch
+    if not problems and watch is not None and watch.is_disturbed and _is_open(metrics, result):
+        result = replace(result, disturbances=(too_busy(watch.taken_share),))
     rounds_missing = _rounds_missing(trial)
     if rounds_missing and answers_directly:
         answers_directly = _cannot_tell
@@ -204,11 +204,6 @@ def _contradictions(
             by_the_clock = metric.write(interval, result)
             notes.append(recorded_otherwise(f"{counted}, and by the clock {by_the_clock}"))
     return notes
-
-
-def _is_busy(result: Result) -> bool:
-    """Return whether other work took so much of the cores that times are of little use."""
-    return result.machine_watch is not None and result.machine_watch.is_disturbed
 
 
 def _is_open(metrics: Sequence[Metric], result: Result) -> bool:

@@ -114,18 +114,15 @@ def record_counts(
             uncounted.append(nothing_counted(counting.lacking, counting.case))
         problems += counting.problems(timed.get(counting.case))
     faster = {counting.count.name for counting in countings if counting.is_faster}
-    return CountsOfRun(counted, _each_once(uncounted), _each_once(problems), frozenset(faster))
+    # A note that several counts give is said once.
+    uncounted, problems = list(dict.fromkeys(uncounted)), list(dict.fromkeys(problems))
+    return CountsOfRun(counted, uncounted, problems, frozenset(faster))
 
 
 def nothing_counted(reason: str, case: str = "") -> Note:
     """Say why nothing was counted, of a case or at all."""
     of_case = f" of “{case}”" if case else ""
     return Note("uncounted", f"Nothing was counted{of_case}: {reason}.")
-
-
-def _each_once(notes: Iterable[Note]) -> list[Note]:
-    """Return notes without those that stand before."""
-    return list(dict.fromkeys(notes))
 
 
 @dataclass

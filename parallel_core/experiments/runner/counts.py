@@ -38,6 +38,19 @@ OF_OPERATIONS_IN_PROGRESS = (ONE_CORE, WAITED_INSIDE, IN_PROGRESS)
 """The meanings that replace others if operations were in progress, and may not have run."""
 
 
+def bands_at_once(
+    none: str, part: str, most: str, code_of_most: str = "parallel"
+) -> tuple[Band, ...]:
+    """Return the bands of a count of what went on at the same time as something else, which say so
+    of none of it, of a part or of most.
+    """
+    return (
+        Band(LOWEST, "serial", none, overlap="none"),
+        Band(IN_PART, "partly", part, overlap="part"),
+        Band(MOSTLY, code_of_most, most, overlap="all"),
+    )
+
+
 @dataclass(frozen=True)
 class Count:
     """A question of order that a case answers: the count, and the meanings of its shares."""

@@ -258,9 +258,10 @@ class Experiment:
         comparison or another process of the same run chose them. The process takes `turns`.
         """
         program = self.program_on(backend)
-        values = self._values_of(options)
+        defaults = {parameter.name: parameter.default for parameter in self.parameters}
+        values = {**defaults, **options}
         wanted_rounds = 0
-        if self._chooses_all_sizes(values):
+        if "size" in self.calibrated and all(values[name] is None for name in self.calibrated):
             wanted_rounds = min(FEWEST_FOR_A_VERDICT, values["rounds"])
         chosen_by = {"size": "comparison"} if sizes_chosen else {}
         budget, fewest = math.inf, wanted_rounds
@@ -315,16 +316,6 @@ class Experiment:
         trial.uncounted += recorded.uncounted
         trial.problems += recorded.problems
         trial.faster_if_recorded |= recorded.faster
-
-    def _values_of(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of all parameters by name: the options, and defaults for the rest."""
-        defaults = {parameter.name: parameter.default for parameter in self.parameters}
-        return {**defaults, **options}
-
-    def _chooses_all_sizes(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a run with these values chooses its size and all other such parameters."""
-        has_size = "size" in self.calibrated
-        return has_size and all(values[name] is None for name in self.calibrated)
 
     def _trial(
         self,

@@ -7,7 +7,7 @@ programs may have taken.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from parallel_core.measurement.result import Case
 MOST_FACTORS = 16
 """The most factors of a formula's times that are tried independently: 65,536 combinations."""
 
-Values: TypeAlias = Any
+Values = Any
 """A number, or an array of resampled numbers: formulas work element by element."""
 
 
@@ -43,7 +43,7 @@ class Times:
         return [self[part] for part in self._cases[case].parts]
 
 
-Formula: TypeAlias = Callable[[Times], Values]
+Formula = Callable[[Times], Values]
 """A function from times to a figure, element by element."""
 
 
@@ -55,12 +55,7 @@ def ratio(slow: str, fast: str) -> Formula:
 def median_of(formulas: Iterable[Formula]) -> Formula:
     """Return the formula of the median of several formulas' values."""
     all_formulas = tuple(formulas)
-
-    def median_value(times: Times) -> Values:
-        values = [formula(times) for formula in all_formulas]
-        return np.median(values, axis=0)
-
-    return median_value
+    return lambda times: np.median([formula(times) for formula in all_formulas], axis=0)
 
 
 def hidden_share(together: str) -> Formula:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from backends.errors import unknown
 from parallel_core.experiments.runner.counts import Count, write
@@ -21,8 +21,8 @@ from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
 
-Judgement: TypeAlias = Literal["within", "too low", "too high", "open"]
-Guessed: TypeAlias = float | Tally
+Judgement = Literal["within", "too low", "too high", "open"]
+Guessed = float | Tally
 """A guessed figure, or a guessed count."""
 
 REASONS: Mapping[Judgement, str] = {

@@ -8,7 +8,7 @@ none if the figure may as well mean that there is no effect.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from parallel_core.experiments.runner.formulas import Formula, interval_of
 from parallel_core.measurement.confidence_intervals import (
@@ -25,7 +25,7 @@ CANNOT_TELL = "This run cannot tell"
 """The beginning of a metric's sentence if the noise leaves its question open."""
 
 
-Overlap: TypeAlias = Literal["none", "part", "all"]
+Overlap = Literal["none", "part", "all"]
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Metric:
         If the interval touches several bands, the lowest and the highest one are said.
         """
         if not self.bands:
-            return _capitalised(self.means)
+            return self.means[:1].upper() + self.means[1:]
         answers = self.answers(interval, result)
         if not answers:
             return CANNOT_TELL
@@ -299,11 +299,6 @@ def answers_of(metrics: Sequence[Metric], result: Result) -> dict[str, tuple[Ban
         if metric.bands and interval is not None:
             answers[metric.name] = metric.answers(interval, result)
     return answers
-
-
-def _capitalised(words: str) -> str:
-    """Return words with a capital first letter."""
-    return words[:1].upper() + words[1:]
 
 
 def _continued(sentence: str) -> str:

@@ -6,7 +6,6 @@ too early. What is counted then says nothing, so each of these is looked for bef
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from parallel_core.system.formatting import percent
 from parallel_core.system.machine import sample_machine, watched
 from parallel_core.system.running_time import others_seconds_since, thread_times
 
-Take: TypeAlias = Callable[[], Timing]
+Take = Callable[[], Timing]
 """A function that repeats a case once; it returns the seconds until control returned, and until all
 was done.
 """

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class _Launched(NamedTuple):
     done: int
 
 
-Tallying: TypeAlias = Callable[[Repetition], Tally]
+Tallying = Callable[[Repetition], Tally]
 
 
 def repetition_of(spans: Sequence[Span], devices: int = 2) -> Repetition:

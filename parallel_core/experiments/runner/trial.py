@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import numpy as np
 
@@ -45,7 +45,7 @@ LEAST_BUDGET = 0.01
 """The seconds with which a process still takes one round."""
 
 
-Options: TypeAlias = Mapping[str, str | float | Sequence[str]]
+Options = Mapping[str, str | float | Sequence[str]]
 
 
 def budget_ended(what: str, done: str) -> Note:

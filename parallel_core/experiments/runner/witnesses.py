@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter_ns
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from backends import Backend
 from backends.errors import BackendError
@@ -27,7 +27,7 @@ from backends.profiling import (
 from backends.profiling import timeline_from as timeline_of_trace
 from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_task, parse_verb
 
-Repeat: TypeAlias = Callable[[Mark], None]
+Repeat = Callable[[Mark], None]
 """A function that repeats cases, each repetition under a mark."""
 
 

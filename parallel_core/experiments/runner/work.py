@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from parallel_core.measurement.result import Case, Timing
 
-Launch: TypeAlias = Callable[[], object]
+Launch = Callable[[], object]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ that is scaled with the batch gains, and the noise of seeds.
 import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist, fmean
-from typing import TypeAlias
 
 import numpy as np
 
@@ -16,9 +15,9 @@ from parallel_core.measurement.confidence_intervals import Interval, student_t
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import percent
 
-Plan: TypeAlias = tuple[str, int]
+Plan = tuple[str, int]
 """Whether the batch is fixed or scaled, and the number of devices."""
-Accuracies: TypeAlias = Mapping[Plan, Mapping[float, Sequence[float]]]
+Accuracies = Mapping[Plan, Mapping[float, Sequence[float]]]
 """The accuracies of all seeds, by plan and rate."""
 
 CHANCE = 0.2

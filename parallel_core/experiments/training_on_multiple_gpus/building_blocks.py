@@ -24,7 +24,7 @@ are those of a call; only `get_params` and `copy_to` handle the whole network.
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from parallel_core.measurement.result import Note
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
 from parallel_core.training.step import get_params
 
-Arrays: TypeAlias = Sequence[np.ndarray]
+Arrays = Sequence[np.ndarray]
 
 
 class Example(NamedTuple):

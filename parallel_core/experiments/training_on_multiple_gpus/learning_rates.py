@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -63,7 +63,7 @@ from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import start_of
 from parallel_core.training.loop import NotFiniteError, OnBatch, evaluate, ignore, train
 
-Training: TypeAlias = tuple[Settings, tuple[Epoch, ...]]
+Training = tuple[Settings, tuple[Epoch, ...]]
 """The settings of a training, and its epochs."""
 
 RATES = Parameter(

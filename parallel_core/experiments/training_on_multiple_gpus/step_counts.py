@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from backends.profiling import Span
-from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
+from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count, bands_at_once
 from parallel_core.experiments.runner.metrics import LOWEST, Band
 from parallel_core.experiments.runner.tallies import HALF, Repetition, Tally, share_beside
 
@@ -132,16 +132,10 @@ AT_ONCE = Count(
     tally=steps_on_several_devices,
     at_once=True,
     title="Steps at the same time",
-    bands=(
-        Band(LOWEST, "serial", "No, the devices took turns", overlap="none"),
-        Band(
-            IN_PART,
-            "partly",
-            "In some steps, the devices computed at the same time, and in the others they took "
-            "turns",
-            overlap="part",
-        ),
-        Band(MOSTLY, "parallel", "Yes, the devices computed at the same time", overlap="all"),
+    bands=bands_at_once(
+        "No, the devices took turns",
+        "In some steps, the devices computed at the same time, and in the others they took turns",
+        "Yes, the devices computed at the same time",
     ),
 )
 EARLY = Count(

@@ -63,7 +63,6 @@ class CurvesChart:
     """Panels beside each other; the legend names each curve once."""
 
     panels: Sequence[Panel]
-    columns: int = 2
     width: float = WIDTH
 
     def draw(self, picture: Picture) -> None:
@@ -73,7 +72,7 @@ class CurvesChart:
             samples[curve.label] = partial(_draw_sample, picture, curve)
         if len(samples) > 1:
             picture.legend(samples)
-        columns = min(self.columns, len(self.panels))
+        columns = min(2, len(self.panels))
         width = picture.width / columns
         for start in range(0, len(self.panels), columns):
             top = picture.bottom
@@ -243,7 +242,9 @@ def learning_chart(trained: Sequence[tuple[Curve, Result]]) -> CurvesChart:
         thickness = max(1.5, 7 - 1.8 * number) if len(trained) > 1 else 1.5
         curve = curve._replace(thickness=thickness)
         losses.append(curve._replace(points=_loss_points(result)))
-        accuracies.append(curve._replace(points=_accuracy_points(result), shape=number))
+        of_epochs = [exact(accuracy) for accuracy in result.series["test_accuracy"]]
+        points = list(enumerate(of_epochs, start=1))
+        accuracies.append(curve._replace(points=points, shape=number))
     most_epochs = max(len(curve.points) for curve in accuracies)
     epochs = Axis("epoch", Scale(0, most_epochs), figure)
     loss_axis = Axis("", linear([0, _highest(losses)]), figure)
@@ -259,12 +260,6 @@ def _highest(curves: Sequence[Curve]) -> float:
     """Return the highest estimate of all points of some curves."""
     points = chain.from_iterable(curve.points for curve in curves)
     return max(value.estimate for _, value in points)
-
-
-def _accuracy_points(result: Result) -> list[tuple[float, Interval]]:
-    """Return (epochs, test accuracy) after each epoch of a training."""
-    accuracies = [exact(accuracy) for accuracy in result.series["test_accuracy"]]
-    return [*enumerate(accuracies, start=1)]
 
 
 def _loss_points(result: Result) -> list[tuple[float, Interval]]:

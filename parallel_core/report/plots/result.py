@@ -3,7 +3,7 @@ times of its cases.
 """
 
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled
 from parallel_core.report.plots.bars import Bar, BarsChart
 from parallel_core.report.plots.curves import Curve, exact, learning_chart, sweep_chart
@@ -36,20 +36,6 @@ def _chart(result: Result) -> Chart:
     return sweep_chart(curves, result.series[curves.over], {"": values_of_curves})
 
 
-def _bar(case: Case, has_whisker: bool) -> Bar:
-    """Return the bar of a case's time, with a darker part until control returned."""
-    bounds = (min(case.seconds), max(case.seconds)) if has_whisker else None
-    return Bar(
-        case.name,
-        seconds(case.median),
-        0,
-        case.median,
-        "compute hollow",
-        bounds,
-        inner=case.dispatch_median,
-    )
-
-
 def _case_times(result: Result) -> BarsChart:
     """Return the chart of the times of all cases.
 
@@ -57,7 +43,11 @@ def _case_times(result: Result) -> BarsChart:
     the fastest to the slowest round.
     """
     has_rounds = any(len(case.seconds) > 1 for case in result.cases)
-    bars = [_bar(case, has_rounds) for case in result.cases]
+    bars = []
+    for case in result.cases:
+        bounds = (min(case.seconds), max(case.seconds)) if has_rounds else None
+        bar = Bar(case.name, seconds(case.median), 0, case.median, "compute hollow", bounds)
+        bars.append(bar._replace(inner=case.dispatch_median))
     whiskers = "; whiskers: from the fastest to the slowest round" if has_rounds else ""
     title = f"pale: until all was done; dark: until control returned{whiskers}"
     return BarsChart(bars, title)

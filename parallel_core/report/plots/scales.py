@@ -39,7 +39,9 @@ class Scale:
         decades = math.log10(self.high / self.low) if self.log else 0.0
         if decades > FEW_DECADES:
             stride = math.ceil(decades / WANTED_TICKS)
-            return self._powers_of_ten(stride)
+            lowest = math.ceil(math.log10(self.low))
+            highest = math.floor(math.log10(self.high))
+            return tuple(10.0**power for power in range(lowest, highest + 1, stride))
         if decades >= 2:
             return self._within_decades((1, 3))
         if decades > 1:
@@ -48,12 +50,6 @@ class Scale:
         lowest = math.ceil(self.low / step - 1e-9)
         highest = math.floor(self.high / step + 1e-9)
         return tuple(number * step for number in range(lowest, highest + 1))
-
-    def _powers_of_ten(self, stride: int) -> tuple[float, ...]:
-        """Return every `stride`-th power of ten on the scale."""
-        lowest = math.ceil(math.log10(self.low))
-        highest = math.floor(math.log10(self.high))
-        return tuple(10.0**power for power in range(lowest, highest + 1, stride))
 
     def _within_decades(self, digits: Sequence[int]) -> tuple[float, ...]:
         """Return the values on the scale that are one of the digits times a power of ten."""

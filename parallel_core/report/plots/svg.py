@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from textwrap import wrap
-from typing import Protocol, TypeAlias
+from typing import Protocol
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from markupsafe import Markup
@@ -27,7 +27,7 @@ MAX_NAME_LETTERS = 48
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 """Characters that XML cannot hold."""
 
-Place: TypeAlias = tuple[float, float]
+Place = tuple[float, float]
 
 
 class Chart(Protocol):
@@ -72,8 +72,9 @@ class Picture:
         element = SubElement(self._root if within is None else within, tag)
         for name, value in attributes.items():
             attribute = "class" if name == "style" else name.replace("_", "-")
-            written = value if isinstance(value, str) else _written_length(value)
-            element.set(attribute, written)
+            if not isinstance(value, str):
+                value = f"{value:.2f}".rstrip("0").rstrip(".")
+            element.set(attribute, value)
         if title:
             title_element = SubElement(element, "title")
             title_element.text = title
@@ -184,11 +185,6 @@ def style_sheet() -> str:
     """Return the style sheet that all pictures share."""
     path = resources.files("parallel_core.report.plots").joinpath("picture.css")
     return path.read_text(encoding="utf-8")
-
-
-def _written_length(pixels: float) -> str:
-    """Write a length with at most two decimals."""
-    return f"{pixels:.2f}".rstrip("0").rstrip(".")
 
 
 def text_width(texts: Iterable[str], size: float = SIZE) -> float:

@@ -2,23 +2,16 @@
 
 import numpy as np
 
-from backends.profiling.timeline import HostCalls
 from parallel_core.traces.case_spans import EARLIEST, CaseSpans, clip, union
 
 
 def blocked_times(case: CaseSpans) -> np.ndarray:
     """Return when a thread of the host stood in a call that waited for a device, as an interval
-    set.
+    set: in a call that waits, or in one that lasts until its copy is done.
     """
     in_spans, calls = case.covered(case.waits), case.host_calls
     if calls is None:
         return in_spans
-    in_calls = calls.intervals(blocking_calls(case, calls))
-    return clip(union(in_spans, in_calls), case.start, case.end)
-
-
-def blocking_calls(case: CaseSpans, calls: HostCalls) -> np.ndarray:
-    """Return the places of the calls that wait, and of those that last until their copy is done."""
     waits, copies = calls.with_role("wait"), calls.with_role("copy")
     launched = case.in_order_of_launch(case.operations & case.linked)
     launches, ends = case.spans.launched[launched], case.spans.ends[launched]
@@ -26,4 +19,5 @@ def blocking_calls(case: CaseSpans, calls: HostCalls) -> np.ndarray:
     first = np.searchsorted(launches, calls.starts[copies])
     has_launched = np.append(launches, EARLIEST)[first] == calls.starts[copies]
     is_done_within = np.append(ends, EARLIEST)[first] <= calls.ends[copies]
-    return np.sort(np.concatenate((waits, copies[has_launched & is_done_within])))
+    blocking = np.sort(np.concatenate((waits, copies[has_launched & is_done_within])))
+    return clip(union(in_spans, calls.intervals(blocking)), case.start, case.end)

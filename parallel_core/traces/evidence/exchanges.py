@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from backends.profiling.collectives import Collective
 from parallel_core.traces.case_spans import CaseSpans
 from parallel_core.traces.evidence.passes import PHASES, Phase
 
-CollectiveAt: TypeAlias = Mapping[tuple[int, int], Collective]
+CollectiveAt = Mapping[tuple[int, int], Collective]
 """What a trace says of an exchange, by its start and end from the timeline's beginning."""
 
 

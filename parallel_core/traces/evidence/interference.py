@@ -10,7 +10,7 @@ be several operations. So is one with too few operations on either side.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -38,9 +38,9 @@ MOST = 1000
 """If there are more operations, this number of them is drawn, evenly over the time."""
 RESAMPLES = 1000
 
-Beside: TypeAlias = Literal["anything", "compute", "copy", "exchange"]
+Beside = Literal["anything", "compute", "copy", "exchange"]
 NEIGHBOURS: tuple[Beside, ...] = ("anything", "compute", "copy", "exchange")
-Operation: TypeAlias = tuple[str, str]
+Operation = tuple[str, str]
 """A name, and a device."""
 
 

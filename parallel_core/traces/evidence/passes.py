@@ -7,7 +7,7 @@ gradients, whether its operators launched them or the program did right behind t
 
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -48,7 +48,7 @@ LEFT_OVER = 0.1
 MOSTLY = 0.5
 SHORT = 10_000
 """Nanoseconds: what takes less is no layer's, and may only look at data in another way."""
-Phase: TypeAlias = Literal["forward", "backward", "after"]
+Phase = Literal["forward", "backward", "after"]
 """In which pass an exchange is launched; what is launched after both has none to hide under."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
 OF_FORWARD, OF_BACKWARD, AFTER_BOTH = range(len(PHASES))
@@ -104,7 +104,12 @@ def backward_passes(case: CaseSpans) -> Passes:
         copying_times=np.zeros(len(backward), np.int64),
     )
     operators.copying_times[keeps] = _copying_times(case, backward[keeps])
-    updates = _outside_passes(_starts_of_annotations(case, OPTIMIZER), operators)
+    updates = np.array(
+        sorted(mark.start for mark in case.annotations if mark.name.startswith(OPTIMIZER)), np.int64
+    )
+    # Some optimizers step within a pass, which goes on then.
+    ends = of_last_begun(operators.starts, operators.latest_ends, updates, EARLIEST)
+    updates = updates[ends <= updates]
     steps = np.array([window.start for window in step_windows(case.annotations)], np.int64)
     losses = case.spans.starts[case.named(f"^{GRADIENT_OF_LOSS}")]
     return _divided(
@@ -177,16 +182,12 @@ def passes_of_exchanges(case: CaseSpans, passes: Passes, places: np.ndarray) -> 
     exchanges = case.spans.select(places)
     may_be_of_gradients = (numbers != NONE) & named(exchanges, OF_GRADIENTS)
     # A layer's own exchange lies in the layer's operator of the pass.
-    is_of_layer = _inside_a_layer(case, launched) & ~named(exchanges, SCATTERED)
-    is_far = _far_behind(case, passes, numbers, launched)
-    return np.where(may_be_of_gradients & ~is_of_layer & ~is_far, numbers, NONE)
-
-
-def _inside_a_layer(case: CaseSpans, times: np.ndarray) -> np.ndarray:
-    """Return at which times a layer's operator of a backward pass runs."""
     layers = np.flatnonzero(case.named(f"^{BACKWARD}") & ~case.named(f"^{KEEPING}"))
     starts, ends = case.intervals(layers).T
-    return of_last_begun(starts, ends, times, EARLIEST) > times
+    is_in_layer = of_last_begun(starts, ends, launched, EARLIEST) > launched
+    is_of_layer = is_in_layer & ~named(exchanges, SCATTERED)
+    is_far = _far_behind(case, passes, numbers, launched)
+    return np.where(may_be_of_gradients & ~is_of_layer & ~is_far, numbers, NONE)
 
 
 def named(spans: Spans, pattern: re.Pattern[str]) -> np.ndarray:
@@ -222,18 +223,6 @@ def _far_behind(
         behind_pass = amount_of_first[before_time] - amount_of_first[before_end]
         is_far[belongs] &= behind_pass > BEHIND_A_PASS * of_pass
     return is_far
-
-
-def _starts_of_annotations(case: CaseSpans, beginning: str) -> np.ndarray:
-    """Return in order when the annotations begin whose names begin with `beginning`."""
-    starts = [mark.start for mark in case.annotations if mark.name.startswith(beginning)]
-    return np.array(sorted(starts), np.int64)
-
-
-def _outside_passes(times: np.ndarray, operators: _Operators) -> np.ndarray:
-    """Return the times at which no operator of a backward pass runs: some optimizers step in it."""
-    ends = of_last_begun(operators.starts, operators.latest_ends, times, EARLIEST)
-    return times[ends <= times]
 
 
 def phases_of_exchanges(case: CaseSpans) -> np.ndarray | None:

@@ -24,9 +24,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from statistics import median_low
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol
 
-Marker: TypeAlias = Literal["profiled_step", "profiler", "optimizer"]
+Marker = Literal["profiled_step", "profiler", "optimizer"]
 PRECEDENCE: tuple[Marker, ...] = ("optimizer", "profiler", "profiled_step")
 """If several mark steps, the last of these counts."""
 

@@ -20,13 +20,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import median
-from typing import TypeAlias
 
 from backends.profiling.collectives import Collective
 
-Meeting: TypeAlias = Mapping[int, Collective]
+Meeting = Mapping[int, Collective]
 """The parts of one collective, by rank; times are by the ranks' clocks."""
-Calls: TypeAlias = Mapping[int, Sequence[Collective]]
+Calls = Mapping[int, Sequence[Collective]]
 """The collectives of one kind in one group, by rank, in the order of their start."""
 
 POINT_TO_POINT = {"send", "recv"}
@@ -59,11 +58,12 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
     have_one_clock = _have_one_clock(collectives.values())
     matched: list[Meeting] = []
     for calls in _by_group_and_kind(collectives):
-        if _are_numbered(calls):
+        all_calls = chain.from_iterable(calls.values())
+        if all(call.number is not None for call in all_calls):
             matched += _by_number(calls)
         else:
             matched += _by_order(calls, have_one_clock)
-    matched.sort(key=_first_start)
+    matched.sort(key=lambda meeting: min(part.start for part in meeting.values()))
 
     # Where one rank sends, another may be done before it begins: that says nothing of clocks.
     synchronising = [meeting for meeting in matched if _kind(meeting) not in ONE_SENDS] or matched
@@ -79,11 +79,6 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
         unmatched=collective_calls - matched_calls,
         clocks_agree=clocks_agree,
     )
-
-
-def _first_start(meeting: Meeting) -> int:
-    """Return when the first rank came, by its own clock."""
-    return min(part.start for part in meeting.values())
 
 
 def waits(meeting: Meeting) -> dict[int, int]:
@@ -136,10 +131,11 @@ def _by_group_and_kind(collectives: Mapping[int, Sequence[Collective]]) -> list[
             calls = calls_by_kind.setdefault(group_and_kind, defaultdict(list))
             calls[rank].append(call)
 
-    def all_took_part(calls: Calls) -> bool:
-        return len(calls) > 1 and set(calls) == _expected(calls, collectives)
-
-    return [calls for calls in calls_by_kind.values() if all_took_part(calls)]
+    return [
+        calls
+        for calls in calls_by_kind.values()
+        if len(calls) > 1 and set(calls) == _expected(calls, collectives)
+    ]
 
 
 def _kinds_of_shared_queues(collectives: Mapping[int, Sequence[Collective]]) -> set[str]:
@@ -166,11 +162,6 @@ def _expected(calls: Calls, ranks: Iterable[int]) -> set[int]:
         return set(calls)
     # Without a group nothing tells the calls of one from those of another.
     return set(ranks)
-
-
-def _are_numbered(calls: Calls) -> bool:
-    """Return whether the profiler recorded a running number of each collective."""
-    return all(call.number is not None for call in chain.from_iterable(calls.values()))
 
 
 def _by_number(calls: Calls) -> list[Meeting]:

@@ -229,7 +229,7 @@ def step_windows(marked: Sequence[Window]) -> list[Window]:
         if not outermost or mark.start >= outermost[-1].end:
             outermost.append(mark)
     repeated = [marks for marks in _by_name(outermost).values() if len(marks) > 1]
-    return max(repeated, key=_nanoseconds, default=[])
+    return max(repeated, key=lambda marks: sum(mark.end - mark.start for mark in marks), default=[])
 
 
 def _by_name(marks: Sequence[Window]) -> dict[str, list[Window]]:
@@ -239,11 +239,6 @@ def _by_name(marks: Sequence[Window]) -> dict[str, list[Window]]:
         name = NUMBER.sub("", mark.name) or mark.name
         marks_of_name[name].append(mark)
     return marks_of_name
-
-
-def _nanoseconds(marks: Sequence[Window]) -> int:
-    """Return the sum of the annotations' durations."""
-    return sum(mark.end - mark.start for mark in marks)
 
 
 def _step_figures(

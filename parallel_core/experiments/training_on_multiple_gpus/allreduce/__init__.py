@@ -179,11 +179,6 @@ def is_between_processes(answered: Answered) -> bool:
     return OF_STREAM in answered.result.metrics
 
 
-def lacks_algorithms(answered: Answered) -> bool:
-    """Return whether some algorithms were left out in a single process."""
-    return ROOTS not in answered.result.metrics and not is_between_processes(answered)
-
-
 def about_hosts(answered: Answered) -> str:
     """Say what would make sums between processes faster, on several hosts or on one."""
     if answered.result.parameters["hosts"] > 1:
@@ -244,7 +239,7 @@ EXPERIMENT = Experiment(
     answer=fastest_at_each_size,
     changes=(
         Change(
-            lacks_algorithms,
+            lambda answered: not {ROOTS, OF_STREAM} & answered.result.metrics.keys(),
             "All algorithms (without --algorithm): they are compared then, and spread additions "
             "with those on one.",
         ),

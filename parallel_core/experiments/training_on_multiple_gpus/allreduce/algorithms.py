@@ -28,12 +28,11 @@ may not be able to tell slices of one array apart.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
 
 from backends import Array, Backend, Ops
 from backends.arrays import row_ranges
 
-Allreduce: TypeAlias = Callable[[Backend, Sequence[Array]], tuple[Array, ...]]
+Allreduce = Callable[[Backend, Sequence[Array]], tuple[Array, ...]]
 
 
 def star(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:

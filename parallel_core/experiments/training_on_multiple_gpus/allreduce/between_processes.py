@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from time import monotonic, perf_counter
-from typing import Any, TypeAlias
+from typing import Any
 
 from backends.process_groups import (
     Group,
@@ -42,7 +42,7 @@ WITHOUT_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 SECRET_SECONDS = 1.0
 """The seconds in which a connection must send the secret: anyone may connect to an open port."""
 
-Carry: TypeAlias = Callable[[memoryview, int], float]
+Carry = Callable[[memoryview, int], float]
 """A function (vector, times) that carries a vector from rank 0 to a stream's other end and back.
 
 All ranks call it. On rank 0 it returns the seconds of the ways there, which are half of all; on

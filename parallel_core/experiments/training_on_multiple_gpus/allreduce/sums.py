@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial, reduce
 from math import ceil
 from time import perf_counter
-from typing import TypeAlias
 
 import numpy as np
 
@@ -56,7 +55,7 @@ LARGEST = 2**24
 SPREAD_ROOTS, ONE_ROOT = "parts on spread roots", "parts on one root"
 CHECKED = {**ways.ALGORITHMS, ONE_ROOT: ways.on_one_root}
 
-Operation: TypeAlias = Callable[[], Sequence[Array]]
+Operation = Callable[[], Sequence[Array]]
 """A function that launches something, and returns the arrays to wait for."""
 
 

@@ -10,7 +10,6 @@ gradients. What travels is as large as the parameters, whatever the batch is.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from parallel_core.experiments.training_steps import (
 )
 from parallel_core.experiments.workloads import dense, hidden
 
-Layers: TypeAlias = Sequence[Callable[[Ops, Array, Array], Array]]
+Layers = Sequence[Callable[[Ops, Array, Array], Array]]
 """Layers, each of which is a function (ops, (weight, bias), x) -> result."""
 
 SIDE, KERNEL, POOL, CLASSES = 28, 5, 2, 10
