@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from parallel_core.traces.cases import CaseFigures
-from parallel_core.traces.trace_files import RankTrace, read_ranks
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks
 
 MAIN, GLOO = 1, 2
 

@@ -10,7 +10,8 @@ import pytest
 
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.cases import CaseFigures
-from parallel_core.traces.trace_files import files_of, read_ranks, read_timeline
+from parallel_core.traces.ranks.reading import read_ranks
+from parallel_core.traces.trace_files import files_of, read_timeline
 
 OF_JAX = Path(__file__).parent / "stored" / "of_jax"
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from parallel_core.traces.ranks import summary_of
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks
 from parallel_core.traces.reasons import ExchangeFigures
-from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
+from parallel_core.traces.trace_files import files_of
 from tests.parallel_core.traces.evidence.gpu_program import COMPUTING, NCCL, STEPS, GpuProgram
 
 STORED = Path(__file__).parents[1] / "stored"

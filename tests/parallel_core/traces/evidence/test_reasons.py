@@ -14,12 +14,13 @@ from backends.profiling.timeline import UNKNOWN
 from parallel_core.traces.case_spans import CaseSpans, cases_of
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.ranks.jobs import of_processes
+from parallel_core.traces.ranks.reading import read_ranks
 from parallel_core.traces.reasons import (
     REASONS,
     reasoned,
     unhidden,
 )
-from parallel_core.traces.trace_files import read_ranks, read_timeline
+from parallel_core.traces.trace_files import read_timeline
 from tests.parallel_core.traces.evidence.gpu_program import (
     COMPUTING,
     NCCL,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from parallel_core.traces.trace_files import read_ranks
+from parallel_core.traces.ranks.reading import read_ranks
 
 Require = Callable[[str], None]
 

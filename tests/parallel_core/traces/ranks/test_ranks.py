@@ -14,7 +14,8 @@ import pytest
 from backends.profiling import Timeline
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.ranks import FIGURES, Ranks, summary_of
-from parallel_core.traces.trace_files import files_of, read_ranks, side_by_side
+from parallel_core.traces.ranks.reading import read_ranks, side_by_side
+from parallel_core.traces.trace_files import files_of
 from tests.parallel_core.traces.synthetic import with_figures
 
 TRACES = Path(__file__).parents[1] / "stored"

@@ -7,8 +7,8 @@ import pytest
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.case_spans import cases_of
+from parallel_core.traces.ranks.reading import read_ranks
 from parallel_core.traces.steps.figures import launched_in, numbered_step, only_step
-from parallel_core.traces.trace_files import read_ranks
 from tests.parallel_core.traces.made_up_trace import MadeUpTrace
 from tests.parallel_core.traces.steps.test_steps import steps_of
 from tests.parallel_core.traces.stored import FOLDER as LINKED

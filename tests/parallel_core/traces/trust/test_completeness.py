@@ -15,7 +15,8 @@ from backends.torch.profiler import timeline_of
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.figures import figures_of_level
 from parallel_core.traces.ranks import RankFigures, summary_of
-from parallel_core.traces.trace_files import read_ranks, read_timeline
+from parallel_core.traces.ranks.reading import read_ranks
+from parallel_core.traces.trace_files import read_timeline
 from parallel_core.traces.trust import LACKING
 
 TRACES = Path(__file__).parents[1] / "stored"

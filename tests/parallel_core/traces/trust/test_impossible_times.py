@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parallel_core.traces.trace_files import RankTrace, read_ranks
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks
 
 OPERATIONS = 50
 

@@ -9,7 +9,7 @@ import pytest
 from backends.profiling import Span, Timeline
 from backends.profiling.collectives import is_communication
 from parallel_core.traces.cases import CaseFigures
-from parallel_core.traces.trace_files import RankTrace, read_ranks
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks
 from parallel_core.traces.trust import doubts_about
 from tests.parallel_core.traces.made_up_trace import MadeUpTrace
 from tests.parallel_core.traces.trust.test_completeness import COMPLETE, INCOMPLETE, TRACES
