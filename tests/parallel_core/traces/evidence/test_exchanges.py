@@ -15,10 +15,11 @@ from parallel_core.traces.ranks.reading import RankTrace, read_ranks
 from parallel_core.traces.reasons import ExchangeFigures
 from parallel_core.traces.trace_files import files_of
 from tests.parallel_core.traces.evidence.gpu_program import COMPUTING, NCCL, STEPS, GpuProgram
+from tests.parallel_core.traces.profile.recorded_programs import TRACES as OF_PROGRAMS
+from tests.parallel_core.traces.stored import TRACES, figures_of, rank_of
 
-STORED = Path(__file__).parents[1] / "stored"
-OF_FSDP = STORED / "exchanging/fsdp2_rank0.json.gz"
-PAIRS = ("profile/stored/ddp-rank{}.json.gz", "stored/two_processes/rank-{}.json.gz")
+OF_FSDP = TRACES / "exchanging/fsdp2_rank0.json.gz"
+PAIRS = (f"{OF_PROGRAMS}/ddp-rank*.json.gz", f"{TRACES}/two_processes/rank-*.json.gz")
 TENSORS = {"Process Group Name": "tp", "Process Group Ranks": "[0, 1]"}
 BATCHES = {"Process Group Name": "dp", "Process Group Ranks": "[0, 2]"}
 
@@ -47,9 +48,7 @@ def of_two_groups(gathered: float = 300.0) -> GpuProgram:
 
 def read(program: GpuProgram, folder: Path, rank: int = 0) -> RankTrace:
     """Return what is read of a program."""
-    path = program.write(folder / f"rank-{rank}.json")
-    (trace,) = read_ranks([path]).values()
-    return trace
+    return rank_of(program.write(folder / f"rank-{rank}.json"))
 
 
 def rows_of(trace: RankTrace) -> tuple[ExchangeFigures, ...]:
@@ -145,9 +144,10 @@ def test_a_recording_s_exchanges_are_those_of_its_events() -> None:
                 numbers[kind, launched] += 1
                 microseconds[kind, launched] += exchange["dur"]
 
-    (trace,) = read_ranks([OF_FSDP]).values()
-    rows = {(row.kind, row.launched): row for row in rows_of(trace)}
+    figures = figures_of(OF_FSDP)
+    rows = {(row.kind, row.launched): row for row in figures.exchanges_by_pass}
 
+    assert (figures.exchanges, figures.early_exchanges) == (60, 55)
     assert rows.keys() == numbers.keys()
     for key, row in rows.items():
         assert row.number == numbers[key] / len(steps)
@@ -156,7 +156,7 @@ def test_a_recording_s_exchanges_are_those_of_its_events() -> None:
 
 @pytest.mark.parametrize("pattern", PAIRS)
 def test_what_recorded_ranks_waited_is_what_their_exchanges_differ_by(pattern: str) -> None:
-    paths = [Path(__file__).parents[1] / pattern.format(rank) for rank in (0, 1)]
+    paths = [Path(pattern.replace("*", rank)) for rank in "01"]
     traces = read_ranks(files_of(paths))
     durations = [
         [event["dur"] for event in events(path) if event["name"].startswith("gloo:")]
