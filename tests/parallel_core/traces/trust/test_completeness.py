@@ -135,11 +135,10 @@ def rows_within(value: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("folder", ["two_gpus", "incomplete", "linked", "of_jax", "exchanging"])
 def test_no_figure_is_unknown_without_a_reason(folder: str) -> None:
-    paths = sorted((TRACES / folder).glob("*.json*"))
-    traces = {number: rank_of(path) for number, path in enumerate(paths)}
-    summary = summary_of(traces)
+    ranks = [rank_of(path) for path in sorted((TRACES / folder).glob("*.json*"))]
+    summary = summary_of(dict(enumerate(ranks)))
     levels = set()
-    for row in rows_within([summary, *(trace.figures for trace in traces.values())]):
+    for row in rows_within([summary, *(rank.figures for rank in ranks)]):
         levels.add(type(row))
         for name, declared in figures_of_level(type(row)).items():
             if getattr(row, name) is None:
