@@ -5,10 +5,7 @@ results wait inside the next operator, FSDP2, DistributedDataParallel with its e
 and a pipeline.
 """
 
-import gzip
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,14 +13,9 @@ from parallel_core.traces.profile.analysis import analyse
 from parallel_core.traces.profile.running import Recorded
 from tests.parallel_core.traces.profile.recorded_programs import RECORDED_STEPS
 from tests.parallel_core.traces.profile.recorded_programs import TRACES as OF_BOTH_RANKS
-from tests.parallel_core.traces.stored import TRACES, figures_of
+from tests.parallel_core.traces.stored import TRACES, events_in, figures_of
 
 WAITING, LAUNCHING = "wait_tensor", ("c10d::", "_c10d_functional::all_reduce")
-
-
-def events_in(path: Path) -> list[dict[str, Any]]:
-    with gzip.open(path) as stream:
-        return [event for event in json.load(stream)["traceEvents"] if event.get("ph") == "X"]
 
 
 OF_ONE_RANK = TRACES / "exchanging/functional_tp_rank0.json.gz"

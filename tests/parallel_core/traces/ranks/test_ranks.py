@@ -16,7 +16,7 @@ from parallel_core.system.errors import RequestError
 from parallel_core.traces.ranks import Ranks, summary_of
 from parallel_core.traces.ranks.reading import read_ranks, side_by_side
 from parallel_core.traces.trace_files import files_of
-from tests.parallel_core.traces.stored import TRACES
+from tests.parallel_core.traces.stored import TRACES, events_in
 from tests.parallel_core.traces.synthetic import with_figures
 
 GPUS, PROCESSES = TRACES / "two_gpus", TRACES / "two_processes"
@@ -29,19 +29,6 @@ def summary(folder: Path) -> Ranks:
 
 def codes_of(ranks: Ranks) -> list[str]:
     return [doubt.code for doubt in ranks.notes]
-
-
-def events(folder: Path, rank: int, name: str) -> list[dict[str, Any]]:
-    """Return the events of a name in the order of their start, read without any of the code under
-    test.
-    """
-    document = json.loads(gzip.decompress((folder / f"rank-{rank}.json.gz").read_bytes()))
-    named = [
-        event
-        for event in document["traceEvents"]
-        if event["ph"] == "X" and event["name"].startswith(name)
-    ]
-    return sorted(named, key=lambda event: event["ts"])
 
 
 def test_ranks_without_any_exchange_are_told_apart_from_those_that_did_not_meet() -> None:
@@ -61,8 +48,10 @@ def test_ranks_without_any_exchange_are_told_apart_from_those_that_did_not_meet(
 
 
 def test_gloo_s_waits_are_the_differences_of_durations_in_order() -> None:
-    first = events(PROCESSES, 0, "gloo:all_reduce")
-    second = events(PROCESSES, 1, "gloo:all_reduce")
+    first, second = (
+        [event for event in events_in(path) if event["name"].startswith("gloo:")]
+        for path in files_of([PROCESSES])
+    )
     waited = [0.0, 0.0]
     second_arrived_last = 0
     for of_first, of_second in zip(first, second, strict=True):
@@ -106,7 +95,7 @@ def test_ranks_stand_side_by_side_as_their_clocks_say() -> None:
     ranks = read_ranks(files_of([PROCESSES]), keep_spans=True)
     span_count = sum(trace.spans for trace in ranks.values())
     starts_alone = [int(trace.timeline.columns.starts.min()) for trace in ranks.values()]
-    first, second = (events(PROCESSES, rank, "")[0]["ts"] for rank in (0, 1))
+    first, second = (events_in(path)[0]["ts"] for path in files_of([PROCESSES]))
     distance = (second - first) * 1000
 
     by_clocks = side_by_side(ranks, clocks_agree=True)

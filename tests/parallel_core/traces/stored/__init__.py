@@ -1,7 +1,10 @@
 """Traces that profilers wrote, read as the program does; `README.md` says where they are from."""
 
+import gzip
+import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from parallel_core.traces.case_spans import CaseSpans, cases_of
 from parallel_core.traces.cases import CaseFigures
@@ -29,6 +32,13 @@ def case_of_trace(name: str) -> CaseSpans:
     folder = FOLDER if name in LINKED else TRACES
     (case,) = cases_of(read_timeline(folder / f"{name}.json.gz"))
     return case
+
+
+def events_in(path: Path) -> list[dict[str, Any]]:
+    """Return the events of a file that last, by their start, read without the code under test."""
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    events = [event for event in document["traceEvents"] if event.get("ph") == "X"]
+    return sorted(events, key=lambda event: event["ts"])
 
 
 def rank_of(path: Path) -> RankTrace:
