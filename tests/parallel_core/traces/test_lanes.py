@@ -20,7 +20,7 @@ from parallel_core.traces.lanes import (
 )
 from tests.backends.profiling.events import ns
 from tests.parallel_core.report.plots.frameworks import many_small, mxnet_async
-from tests.parallel_core.traces.synthetic import made_case
+from tests.parallel_core.traces.synthetic import made_case, queue_of
 
 PARTS = 50
 ROUNDING = 1e-12
@@ -133,12 +133,11 @@ def test_many_spans_become_few_blocks_of_honest_colour() -> None:
 
 
 def test_kinds_that_alternate_fast_keep_their_shares() -> None:
-    spans = []
-    for start in range(0, 40_000_000, 4000):
-        middle, end = start + 3000, start + 4000
-        spans.append(Span("compute", "compute", "cpu:1", "compute", start, middle))
-        spans.append(Span("copy", "copy", "cpu:1", "compute", middle, end))
-    (lane,) = lanes(made_case(*spans)).lanes
+    # In microseconds.
+    starts = range(0, 40_000, 4)
+    computing = queue_of([(start / 1e6, (start + 3) / 1e6) for start in starts])
+    copying = queue_of([((start + 3) / 1e6, (start + 4) / 1e6) for start in starts], "copy")
+    (lane,) = lanes(made_case(*computing, *copying)).lanes
     assert 2000 < len(lane.blocks) < 4000
     drawn_seconds = {"compute": 0.0, "copy": 0.0}
     for block in lane.blocks:

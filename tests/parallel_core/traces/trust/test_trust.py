@@ -187,11 +187,3 @@ def test_an_unknown_name_gets_the_hint(
     trace.kernel(GEMM, 100, 1000)
     trace.kernel(name, 2000, length)
     assert list(sentences_of(trace.read(tmp_path))) == [HINT] * is_told
-
-
-def test_events_of_devices_that_are_not_read_are_counted(tmp_path: Path) -> None:
-    trace = MadeUpTrace()
-    trace.kernel(GEMM, 100, 1000)
-    trace.add("collective_comm", "xccl::allreduce", 100, 50)
-    (note,) = trace.read(tmp_path).timeline.notes
-    assert note.startswith("1 event of the category 'collective_comm'")
