@@ -23,7 +23,7 @@ from parallel_core.system.formatting import figure
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.result import show
 from parallel_core.terminal.timeline import show_figures, show_prices
-from parallel_core.traces.trace_files import read_ranks
+from parallel_core.traces.ranks.reading import read_ranks
 
 SHOWN, SHOWN_ON = "parallel", ("torch", "async")
 """The experiment, backend and engine of which the pages show what a run prints."""

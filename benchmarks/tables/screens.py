@@ -23,7 +23,7 @@ from parallel_core.terminal.result import show
 from parallel_core.terminal.trace import show_analysis, show_trace
 from parallel_core.traces.profile.analysis import analyse as analyse_processes
 from parallel_core.traces.profile.running import Recorded
-from parallel_core.traces.trace_files import read_ranks
+from parallel_core.traces.ranks.reading import read_ranks
 
 FOLDER = Path("docs/reference/screens")
 RESULTS = Path("benchmarks/results/epyc-avx512-2-cores")

@@ -29,7 +29,8 @@ from parallel_core.traces.profile.requirements import (
 )
 from parallel_core.traces.ranks import Ranks, summary_of
 from parallel_core.traces.ranks.jobs import of_processes
-from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks, side_by_side
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks, side_by_side
+from parallel_core.traces.trace_files import files_of
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -29,9 +29,9 @@ from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.evidence.interference import Price
 from parallel_core.traces.profile.analysis import Analysis
 from parallel_core.traces.ranks import RankFigures, Ranks
+from parallel_core.traces.ranks.reading import RankTrace
 from parallel_core.traces.reasons import ExchangeFigures, Unhidden
 from parallel_core.traces.steps.figures import StepsFigures
-from parallel_core.traces.trace_files import RankTrace
 from parallel_core.traces.trust import Doubt, in_one_line
 
 NEXT = "Details: --details    Perfetto: --perfetto x.json    One step: --step N"

@@ -10,7 +10,8 @@ import pytest
 
 from parallel_core.traces.profile.requirements import read_figure, recording_of
 from parallel_core.traces.ranks import summary_of
-from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks
+from parallel_core.traces.trace_files import files_of
 from tests.parallel_core.traces.evidence.gpu_program import STEPS, GpuProgram, train
 from tests.tree import ROOT
 

@@ -14,8 +14,8 @@ from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.profile.running import Recorded
 from parallel_core.traces.ranks import Ranks, summary_of
 from parallel_core.traces.ranks.jobs import of_processes
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks, side_by_side
 from parallel_core.traces.reasons import Unhidden
-from parallel_core.traces.trace_files import RankTrace, read_ranks, side_by_side
 
 MAX_DRAWN = 8
 """So many processes are drawn, the first."""

@@ -22,10 +22,11 @@ from parallel_core.traces.case_spans import CaseSpans, groups_of
 from parallel_core.traces.figures import Count, Lacking, Share, figure
 from parallel_core.traces.profile.requirements import Unanswered, cannot_answer, recording_of
 from parallel_core.traces.ranks.jobs import of_processes
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks
 from parallel_core.traces.reasons import Unhidden
 from parallel_core.traces.steps.figures import step_windows
 from parallel_core.traces.steps.operations import NO_STEP, steps_by_count, steps_by_launch
-from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
+from parallel_core.traces.trace_files import files_of
 
 NORMAL = NormalDist().inv_cdf(0.975)
 

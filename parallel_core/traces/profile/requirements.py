@@ -27,8 +27,9 @@ from parallel_core.traces.bounds.rules import what_would_decide
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.figures import COUNT, Figure, figures_of_level
 from parallel_core.traces.ranks.jobs import of_processes
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks
 from parallel_core.traces.reasons import Unhidden
-from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
+from parallel_core.traces.trace_files import files_of
 from parallel_core.traces.trust import LACKING, UNSEEN
 
 EARLY = "exchanges launched before the pass is over"

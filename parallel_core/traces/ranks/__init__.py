@@ -21,8 +21,8 @@ from parallel_core.traces.ranks.meetings import (
     meetings,
     waits_by_rank,
 )
+from parallel_core.traces.ranks.reading import RankTrace
 from parallel_core.traces.reasons import ExchangeFigures
-from parallel_core.traces.trace_files import RankTrace
 from parallel_core.traces.trust import Doubt
 
 MIN_SPREAD = 0.01

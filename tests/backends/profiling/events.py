@@ -41,13 +41,6 @@ def spans(trace: Trace) -> list[tuple[str, float, float]]:
     return [(span.name, span.start / 1000, span.end / 1000) for span in trace.slices]
 
 
-def torch_events(count: int) -> Iterator[Event]:
-    """Make operators of PyTorch that follow each other on three threads."""
-    for number in range(count):
-        more = {"tid": number % 3, "args": {"External id": number, "Ev Idx": number}}
-        yield complete(f"aten::operator_{number % 50}", EPOCH + 7 * number, **more)
-
-
 def mxnet_events(count: int) -> Iterator[Event]:
     """Make begins of MXNet's operators, each with its end behind it, on two devices."""
     for number in range(count):

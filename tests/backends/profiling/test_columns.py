@@ -76,23 +76,16 @@ def test_columns_hold_the_slices(drawn: list[Slice], data: st.DataObject) -> Non
 
 
 @given(st.lists(slices, max_size=8))
-def test_arguments_are_those_of_the_slices(drawn: list[Slice]) -> None:
-    found = Slices.of(drawn).arguments("stream", "External id")
-    expected = [(span.args.get("stream"), span.args.get("External id")) for span in drawn]
-    # What is no JSON holds a number that equals nothing: NaN.
-    assert repr(found) == repr(expected)
-
-
-@given(st.lists(slices, max_size=8))
-def test_coded_arguments_are_the_arguments(drawn: list[Slice]) -> None:
+def test_arguments_coded_or_not_are_those_of_the_slices(drawn: list[Slice]) -> None:
     columns = Slices.of(drawn)
-    decoded = []
-    for values, places in columns.coded_arguments("stream", "External id"):
-        decoded.append([values[place] for place in places.tolist()])
-    streams, external_ids = decoded
-    expected = columns.arguments("stream", "External id")
+    names = ("stream", "External id")
+    expected = [tuple(map(span.args.get, names)) for span in drawn]
     # What is no JSON holds a number that equals nothing: NaN.
-    assert repr(list(zip(streams, external_ids, strict=True))) == repr(expected)
+    assert repr(columns.arguments(*names)) == repr(expected)
+    decoded = []
+    for values, places in columns.coded_arguments(*names):
+        decoded.append([values[place] for place in places.tolist()])
+    assert repr(list(zip(*decoded, strict=True))) == repr(expected)
 
 
 plain_numbers = st.from_regex(r"(0|[1-9][0-9]{0,15})(\.[0-9]{1,6})?", fullmatch=True)

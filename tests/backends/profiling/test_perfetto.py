@@ -34,34 +34,20 @@ times = st.integers(0, 10**10)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
 
-def drawn_span(draw: st.DrawFn) -> Span:
-    start = draw(times)
-    return Span(
-        name=draw(names),
-        kind=draw(st.sampled_from(get_args(SpanKind))),
-        device=draw(st.sampled_from(("host", "cpu:1", "cpu:2", "cpu:10", "cases"))),
-        queue=draw(st.sampled_from(("compute", "copy 2"))),
-        start=start,
-        end=start + draw(times),
-        launched=draw(st.none() | times),
-        operator=draw(names),
-    )
-
-
-def drawn_window(draw: st.DrawFn) -> Window:
-    start = draw(times)
-    return Window(draw(names), start, start + draw(times))
-
-
-spans = st.composite(drawn_span)()
-windows = st.composite(drawn_window)()
+kinds = st.sampled_from(get_args(SpanKind))
+devices = st.sampled_from(("host", "cpu:1", "cpu:2", "cpu:10", "cases"))
+queues = st.sampled_from(("compute", "copy 2"))
+# Their ends are drawn as lengths.
+spans = st.builds(Span, names, kinds, devices, queues, times, times, st.none() | times, names)
+windows = st.builds(Window, names, times, times)
 
 
 def in_order(strategy: st.SearchStrategy[Any], least: int) -> st.SearchStrategy[tuple[Any, ...]]:
     """Draw tuples of spans or windows, in the order of their start."""
 
     def sort(drawn: list[Any]) -> tuple[Any, ...]:
-        return tuple(sorted(drawn, key=attrgetter("start")))
+        ended = [span._replace(end=span.start + span.end) for span in drawn]
+        return tuple(sorted(ended, key=attrgetter("start")))
 
     return st.lists(strategy, min_size=least, max_size=9).map(sort)
 

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from backends.profiling import TraceFile, timeline_in
-from backends.registry import trace_readers
 from parallel_core.command_line.trace import trace
 from tests.backends.profiling.events import complete
 from tests.backends.registry.test_loading import plug_in
@@ -69,7 +68,3 @@ def test_a_reader_that_cannot_be_imported_does_not_concern_other_files(
     assert timeline_in(TraceFile(of_torch)).source == "torch"
     with pytest.raises(ValueError, match="'broken' cannot be imported"):
         timeline_in(TraceFile(table))
-
-
-def test_the_readers_of_this_package_are_registered_as_others_are() -> None:
-    assert set(trace_readers()) >= {"jax", "mxnet", "torch"}

@@ -26,7 +26,6 @@ from tests.backends.profiling.events import (
     gpu_events,
     mxnet_events,
     spans,
-    torch_events,
 )
 
 A, B = json.dumps(complete("a")), json.dumps(complete("b", 9))
@@ -303,11 +302,10 @@ def test_nested_begins_and_ends_are_complete_events_in_other_words(
 @pytest.mark.parametrize(
     ("make", "count", "name_of_last", "start_of_last_us"),
     [
-        (torch_events, 50_000, "aten::operator_49", 7 * 49_999),
         (mxnet_events, 25_000, "operator_49", 7 * 49_998),
         (gpu_events, 30_000, "ncclDevKernel_AllReduce_Sum_f32", 30 * 9_999 + 12),
     ],
-    ids=["torch", "mxnet", "gpu"],
+    ids=["mxnet", "gpu"],
 )
 def test_a_long_file_is_read_in_little_memory(
     tmp_path: Path,

@@ -62,32 +62,24 @@ def test_what_cannot_be_used_is_left_out_and_told(
         assert any(told in problem for problem in trace.problems), trace.problems
 
 
-def test_an_end_too_many_closes_nothing_else(read: Read) -> None:
-    trace = read(
-        [
-            event_of("B", "outer", 0),
-            event_of("B", "op", 1),
-            event_of("E", "op", 2),
-            event_of("E", "op", 3),
-            event_of("E", "outer", 5),
-        ]
-    )
-    assert spans(trace) == [("outer", 0, 5), ("op", 1, 2)]
-    assert trace.problems == ("1 event ended without a beginning, left out: the first is 'op'.",)
-
-
-def test_an_end_closes_what_was_left_open_inside(read: Read) -> None:
-    trace = read(
-        [
-            event_of("B", "outer", 0),
-            event_of("B", "lost", 1),
-            event_of("E", "outer", 5),
-            event_of("B", "op", 6),
-            event_of("E", "op", 7),
-        ]
-    )
-    assert spans(trace) == [("outer", 0, 5), ("op", 6, 7)]
-    assert trace.problems == ("1 event began and never ended, left out: the first is 'lost'.",)
+@pytest.mark.parametrize(
+    ("events", "problem"),
+    [
+        ("B outer, B op, E op, E lost, E outer", "ended without a beginning"),
+        ("B outer, B op, E op, B lost, E outer", "began and never ended"),
+    ],
+    ids=["an end too many closes nothing else", "an end closes what was left open inside"],
+)
+def test_a_single_begin_or_end_leaves_what_is_around_it(
+    read: Read, events: str, problem: str
+) -> None:
+    written = []
+    for time, event in enumerate(events.split(", ")):
+        phase, name = event.split()
+        written.append(event_of(phase, name, time))
+    trace = read(written)
+    assert spans(trace) == [("outer", 0, 4), ("op", 1, 2)]
+    assert trace.problems == (f"1 event {problem}, left out: the first is 'lost'.",)
 
 
 @pytest.mark.usefixtures("blocks")

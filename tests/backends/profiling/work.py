@@ -2,7 +2,7 @@
 timeline.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -39,6 +39,11 @@ def products(backend: Backend, x: Array) -> list[Array]:
 def named(timeline: Timeline, name: str) -> list[Span]:
     """List the spans with a name."""
     return [span for span in timeline.spans if span.name == name]
+
+
+def queues_of(spans: Iterable[Span]) -> set[tuple[str, str]]:
+    """Return the queues where some spans ran, each after its device."""
+    return {(span.device, span.queue) for span in spans}
 
 
 def overlapping(timeline: Timeline) -> list[tuple[Span, Span]]:

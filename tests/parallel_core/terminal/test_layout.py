@@ -32,7 +32,8 @@ from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.traces.cases import timeline_figures
 from parallel_core.traces.ranks import summary_of
-from parallel_core.traces.trace_files import read_ranks, read_timeline
+from parallel_core.traces.ranks.reading import read_ranks
+from parallel_core.traces.trace_files import read_timeline
 from tests.parallel_core.experiments.small import small
 from tests.parallel_core.terminal import printed as printing
 from tests.tree import ROOT

@@ -17,8 +17,8 @@ from parallel_core.traces.bounds.answer import answer_of_trace
 from parallel_core.traces.cases import CaseFigures, timeline_figures
 from parallel_core.traces.evidence.interference import Price
 from parallel_core.traces.ranks import summary_of
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks
 from parallel_core.traces.reasons import ExchangeFigures
-from parallel_core.traces.trace_files import RankTrace, read_ranks
 from tests.backends.profiling.events import ns
 from tests.parallel_core.terminal.printed import in_words, printed
 from tests.parallel_core.traces.evidence.test_interference import priced

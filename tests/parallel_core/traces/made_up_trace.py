@@ -1,11 +1,12 @@
 """A trace of PyTorch's profiler, event by event; times are in microseconds."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from parallel_core.traces.cases import CaseFigures
-from parallel_core.traces.trace_files import RankTrace, read_ranks
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks
 
 MAIN, GLOO = 1, 2
 
@@ -27,6 +28,13 @@ class MadeUpTrace:
     def step(self, number: int, start: float, length: float) -> None:
         """Mark a step."""
         self.add("user_annotation", f"ProfilerStep#{number}", start, length)
+
+    def steps(self, count: int, length: int = 20_000) -> Iterator[int]:
+        """Mark steps that follow each other after a millisecond; yields when each begins."""
+        for number in range(count):
+            start = length * number
+            self.step(number, start, length - 1000)
+            yield start
 
     def operator(self, name: str, start: float, length: float) -> None:
         """Add an operator on the program's thread."""

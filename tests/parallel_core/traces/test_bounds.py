@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import Span, SpanKind
-from parallel_core.traces.account import Division, Parts, bounds_in_words
+from parallel_core.traces.account import PARTS, Division, Parts, bounds_in_words
 from parallel_core.traces.case_spans import CaseSpans
+from parallel_core.traces.cases import CaseFigures
 from tests.parallel_core.traces.stored import LINKED, case_of_trace
 from tests.parallel_core.traces.synthetic import GPU, Program
 
@@ -82,13 +83,9 @@ def test_what_bounds_a_time_is_told_in_words() -> None:
 
 @pytest.mark.parametrize("name", LINKED)
 def test_the_parts_of_a_real_trace_sum_to_its_time(name: str) -> None:
-    case = case_of_trace(name)
-    parts = parts_of(case)
-    bounds = (
-        parts.compute_seconds,
-        parts.exposed_exchange_seconds,
-        parts.exposed_copy_seconds,
-        parts.idle_seconds,
-    )
-    assert sum(bounds) == pytest.approx(parts.seconds)
-    assert 0 <= parts.blocked_seconds <= parts.idle_seconds
+    figures = CaseFigures(case_of_trace(name))
+    for parts in (figures.parts, *figures.accounted):
+        bounds = [getattr(parts, part) for part in PARTS]
+        assert min(bounds) >= 0
+        assert sum(bounds) == pytest.approx(parts.seconds)
+        assert 0 <= parts.blocked_seconds <= parts.idle_seconds

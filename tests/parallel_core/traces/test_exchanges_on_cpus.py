@@ -11,9 +11,7 @@ from tests.parallel_core.traces.made_up_trace import MAIN, MadeUpTrace
 
 def test_what_a_thread_computes_beside_its_own_send_hides_the_send(tmp_path: Path) -> None:
     trace = MadeUpTrace()
-    for number in range(5):
-        start = 20_000 * number
-        trace.step(number, start, 19_000)
+    for start in trace.steps(5):
         trace.operator("c10d::send", start + 50, 40)
         trace.add("user_annotation", "gloo:send", start + 100, 10_000, MAIN)
         trace.operator("aten::mm", start + 200, 9800)

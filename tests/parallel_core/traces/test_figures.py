@@ -6,6 +6,7 @@ definitions, and as Holistic Trace Analysis counts real traces.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.traces.case_spans import ALL
 from parallel_core.traces.cases import CaseFigures, timeline_figures
-from parallel_core.traces.devices import operations_by_name, queues
+from parallel_core.traces.devices import OperationFigures, operations_by_name, queues
 from tests.backends.profiling.events import ns
 from tests.parallel_core.traces.stored import case_of_trace
 from tests.parallel_core.traces.synthetic import (
@@ -40,10 +41,12 @@ def figures_of_spans(*spans: Span, cases: tuple[Window, ...] = ()) -> CaseFigure
     return figures
 
 
-def on_host(*calls: tuple[str, float, float]) -> list[Span]:
-    return [
-        Span(name, "host", HOST_DEVICE, "Python", ns(start), ns(end)) for name, start, end in calls
-    ]
+def on_host(**calls: Sequence[tuple[float, float]]) -> list[Span]:
+    """Return calls of the host by name, each by its start and end in seconds."""
+    spans: list[Span] = []
+    for name, times in calls.items():
+        spans += [span._replace(name=name) for span in queue_of(times, "host", HOST_DEVICE)]
+    return spans
 
 
 def spaced(pauses_and_lengths: list[tuple[int, int]]) -> list[tuple[float, float]]:
@@ -83,12 +86,11 @@ def test_the_host_is_not_busy_while_it_waits() -> None:
     program.call(2, 7, "synchronize", "wait")
     program.run(1, 6, "add", 0)
     case = replace(program.case_by_time, host_calls=program.host_calls)
-    (nested,) = (queue for queue in CaseFigures(case).queues if queue.queue == "Python")
+    nested = CaseFigures(case).queues[-1]
     assert nested.busy_seconds == 4e-9
     assert nested.waiting_seconds == 5e-9
 
-    both_figures = overlap_figures(products=10, product=1e-3, copy=1e-3)[-1]
-    host = both_figures.queues[-1]
+    host = overlap_figures(products=10, product=1e-3, copy=1e-3)[-1].queues[-1]
     assert host.device == HOST_DEVICE
     assert host.busy_seconds == pytest.approx(20 * 20e-6)
     assert host.busy_seconds + host.waiting_seconds == pytest.approx(11e-3 + 20e-6 + 5e-6)
@@ -111,9 +113,7 @@ def test_where_the_engine_queues_launches_wait_and_control_returns_early() -> No
 
 
 def test_waits_before_the_last_one_keep_control_from_returning() -> None:
-    calls = on_host(
-        ("launch", 0, 1), ("wait", 1, 4), ("launch", 4, 5), ("wait", 5, 8), ("waitall", 8, 10)
-    )
+    calls = on_host(launch=[(0, 1), (4, 5)], wait=[(1, 4), (5, 8)], waitall=[(8, 10)])
     # A second row of waits does not count as launching.
     second_row = calls[-1]._replace(name="WaitForVar", queue="waits")
     figures = figures_of_spans(*calls, second_row)
@@ -122,7 +122,7 @@ def test_waits_before_the_last_one_keep_control_from_returning() -> None:
 
 
 def test_the_wait_for_idle_devices_after_a_timing_is_no_part_of_it() -> None:
-    calls = on_host(("launch", 0, 1), ("launch", 1, 2), ("waitall", 2, 9), ("waitall", 10, 12))
+    calls = on_host(launch=[(0, 1), (1, 2)], waitall=[(2, 9), (10, 12)])
     figures = figures_of_spans(*calls, cases=(Window("a case", 0, ns(20)),))
     assert figures.control_returned_seconds == 2
     assert figures.seconds == 9
@@ -131,6 +131,7 @@ def test_the_wait_for_idle_devices_after_a_timing_is_no_part_of_it() -> None:
 def test_a_timeline_without_cases_is_one_and_a_case_without_spans_has_none() -> None:
     assert figures_of_spans(*queue_of([(0, 1)])).case == ALL
     assert figures_of_spans().seconds == 0
+    assert figures_of_spans().operations == ()
 
     empty = figures_of_spans(*queue_of([(0, 1)]), cases=(Window("later", ns(5), ns(6)),))
     assert empty.case == "later"
@@ -223,9 +224,8 @@ def test_what_a_device_computes_hides_no_other_device_s_exchange() -> None:
 
 def test_a_device_that_never_computes_exchanges_for_the_others() -> None:
     """As MXNet's local key-value store does: it sums on a device of its own."""
-    exchanging = queue_of([(0, 4)], "exchange", FIRST)
-    computing = queue_of([(3, 9)], device=SECOND)
-    assert figures_of_spans(*exchanging, *computing).parts.hidden_exchange_share == 0.25
+    spans = (*queue_of([(0, 4)], "exchange", FIRST), *queue_of([(3, 9)], device=SECOND))
+    assert figures_of_spans(*spans).parts.hidden_exchange_share == 0.25
 
 
 def test_a_copy_within_a_device_is_its_work_and_no_transfer() -> None:
@@ -279,24 +279,10 @@ def test_one_name_of_two_kinds_is_two_rows_and_the_longest_come_first() -> None:
     spans = [*queue_of([(0, 1), (1, 3)]), *queue_of([(3, 9)], "copy")]
     same_name = [span._replace(name="same") for span in spans]
 
-    copying, computing = operations_by_name(made_case(*same_name))
-
-    assert copying.kind == "copy"
-    assert copying.operations == 1
-    assert copying.seconds == 6
-    assert copying.mean_seconds == 6
-    assert copying.longest_seconds == 6
-    assert copying.share == 6 / 9
-    assert computing.kind == "compute"
-    assert computing.operations == 2
-    assert computing.seconds == 3
-    assert computing.mean_seconds == 1.5
-    assert computing.longest_seconds == 2
-    assert computing.share == 3 / 9
-
-
-def test_a_case_without_operations_has_no_rows() -> None:
-    assert operations_by_name(made_case()) == ()
+    assert operations_by_name(made_case(*same_name)) == (
+        OperationFigures("same", "copy", 1, 6, 6, 6, 6 / 9),
+        OperationFigures("same", "compute", 2, 3, 1.5, 2, 3 / 9),
+    )
 
 
 def test_each_gap_is_of_its_kind_since_all_before_it_had_ended(
@@ -314,22 +300,19 @@ def test_each_gap_is_of_its_kind_since_all_before_it_had_ended(
 
     (queue,) = queues.queue_idleness(program.case)
 
-    # Before "host", which was launched when the queue was empty.
-    assert queue.host_wait_seconds == 4e-9
-    # Before "kernel", which was launched in time and begins within the delay.
-    assert queue.kernel_wait_seconds == 3e-9
-    # Before "other" and "unknown".
-    assert queue.other_wait_seconds == (30 + 4) * 1e-9
+    # "host" was launched when the queue was empty, "kernel" in time, and begins within the delay.
+    assert waits_of(queue) == (4e-9, 3e-9, (30 + 4) * 1e-9)
     assert queue.idle_seconds == 41e-9
+
+
+def waits_of(queue: queues.QueueIdleness) -> tuple[float, float, float]:
+    """Return for how long a queue waited for the host, for its device, and for others."""
+    return (queue.host_wait_seconds, queue.kernel_wait_seconds, queue.other_wait_seconds)
 
 
 def test_holistic_trace_analysis_says_the_same_of_whole_microseconds() -> None:
     # HTA 0.5.0, get_idle_time_breakdown(consecutive_kernel_delay=30), in microseconds as the trace
     # has them.
     first, second = queues.queue_idleness(case_of_trace("two_streams"))
-    assert first.host_wait_seconds == 12.855007
-    assert first.kernel_wait_seconds == 104e-6
-    assert first.other_wait_seconds == 0
-    assert second.host_wait_seconds == 12.011718
-    assert second.kernel_wait_seconds == 3e-6
-    assert second.other_wait_seconds == 0
+    assert waits_of(first) == (12.855007, 104e-6, 0)
+    assert waits_of(second) == (12.011718, 3e-6, 0)

@@ -10,52 +10,29 @@ import pytest
 
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.cases import CaseFigures
-from parallel_core.traces.trace_files import files_of, read_ranks, read_timeline
+from parallel_core.traces.ranks.reading import read_ranks
+from parallel_core.traces.trace_files import files_of, read_timeline
+from tests.parallel_core.traces.stored import TRACES, figures_of
 
-OF_JAX = Path(__file__).parent / "stored" / "of_jax"
-
-
-def figures_of_file(path: Path) -> CaseFigures:
-    (rank,) = read_ranks([path]).values()
-    (figures,) = rank.figures
-    return figures
+OF_JAX = TRACES / "of_jax"
+RECORDINGS = Path("plugins/profile")
 
 
-def written(folder: Path, lines: dict[str, list[dict[str, Any]]], process: str) -> Path:
-    """Write a trace of one process, which has some operations on each line; return its path."""
-    names = [{"ph": "M", "pid": 3, "name": "process_name", "args": {"name": process}}]
-    events: list[dict[str, Any]] = [*names]
+def figures_on(folder: Path, process: str, lines: dict[str, list[dict[str, Any]]]) -> CaseFigures:
+    """Return the figures of one process, which has some operations on each line."""
+    name = {"ph": "M", "pid": 3, "name": "process_name", "args": {"name": process}}
+    events: list[dict[str, Any]] = [name]
     for thread, (line, operations) in enumerate(lines.items(), 1):
         row = {"pid": 3, "tid": thread}
         events.append({"ph": "M", **row, "name": "thread_name", "args": {"name": line}})
         events += [{"ph": "X", **row, **operation} for operation in operations]
     path = folder / "device.trace.json.gz"
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
-    return path
+    return figures_of(path)
 
 
 def operation(name: str, start: float, duration: float, **arguments: str) -> dict[str, Any]:
     return {"name": name, "ts": start, "dur": duration, "args": arguments}
-
-
-def test_streams_of_a_gpu_compute_copy_and_exchange() -> None:
-    figures = figures_of_file(OF_JAX / "gpu.json")
-    assert figures.compute_seconds == pytest.approx(0.006)
-    assert figures.parts.exchange_seconds == pytest.approx(0.004)
-    assert figures.parts.hidden_exchange_share == pytest.approx(0.5)
-    assert figures.steps is not None
-    assert len(figures.steps.steps) == 10
-
-
-def test_operations_on_two_cpus_have_the_devices_that_xla_names() -> None:
-    figures = figures_of_file(OF_JAX / "two_cpus.json.gz")
-    assert {queue.device for queue in figures.queues} == {"cpu:0", "cpu:1", "host"}
-    # By intervals alone, of each device.
-    assert figures.parts.exchange_seconds == pytest.approx((0.018491584 + 0.013587277) / 2)
-    # While one waits for the other, that one computes.
-    assert figures.parts.hidden_exchange_share == 0
-    assert figures.steps is not None
-    assert len(figures.steps.steps) == 10
 
 
 def test_operations_on_cpus_are_linked_to_the_run_of_their_program() -> None:
@@ -67,8 +44,9 @@ def test_operations_on_cpus_are_linked_to_the_run_of_their_program() -> None:
 
 
 def test_two_lines_of_a_tpu_are_work_and_the_rest_is_not(tmp_path: Path) -> None:
-    path = written(
+    figures = figures_on(
         tmp_path,
+        "/device:TPU:0",
         {
             "Steps": [operation("1", 0, 100)],
             "XLA Modules": [operation("jit_step", 0, 100)],
@@ -85,9 +63,7 @@ def test_two_lines_of_a_tpu_are_work_and_the_rest_is_not(tmp_path: Path) -> None
                 operation("copy-start.4", 40, 20),
             ],
         },
-        "/device:TPU:0",
     )
-    figures = figures_of_file(path)
     assert {queue.device for queue in figures.queues} == {"tpu:0"}
     assert figures.parts.compute_seconds == pytest.approx(69e-6)
     assert figures.parts.exchange_seconds == pytest.approx(50e-6)
@@ -95,8 +71,9 @@ def test_two_lines_of_a_tpu_are_work_and_the_rest_is_not(tmp_path: Path) -> None
 
 
 def test_a_gpu_s_kernels_exchange_if_their_operation_does(tmp_path: Path) -> None:
-    path = written(
+    figures = figures_on(
         tmp_path,
+        "/device:GPU:1",
         {
             "Stream #13(Compute)": [operation("fusion_1", 0, 10, hlo_op="fusion.1")],
             "Stream #20(Compute)": [
@@ -104,16 +81,14 @@ def test_a_gpu_s_kernels_exchange_if_their_operation_does(tmp_path: Path) -> Non
             ],
             "XLA Ops": [operation("fusion.1", 0, 10)],
         },
-        "/device:GPU:1",
     )
-    figures = figures_of_file(path)
     assert figures.parts.hidden_exchange_share == pytest.approx(0.5)
     assert {queue.device for queue in figures.queues} == {"gpu:1"}
 
 
 @pytest.mark.parametrize("depth", ["folder", "recording"])
 def test_a_folder_stands_for_its_last_recording_once(tmp_path: Path, depth: str) -> None:
-    recording = tmp_path / "plugins" / "profile" / "2026_11_28_06_40_34"
+    recording = tmp_path / RECORDINGS / "2026_11_28_06_40_34"
     for folder in (recording.with_name("2026_11_27_06_40_34"), recording):
         folder.mkdir(parents=True)
         for name in ("vm.trace.json.gz", "perfetto_trace.json.gz", "vm.xplane.pb"):
@@ -123,7 +98,7 @@ def test_a_folder_stands_for_its_last_recording_once(tmp_path: Path, depth: str)
 
 
 def test_xla_s_binary_form_is_refused_with_what_to_give(tmp_path: Path) -> None:
-    binary = tmp_path / "plugins" / "profile" / "now" / "vm.xplane.pb"
+    binary = tmp_path / RECORDINGS / "now" / "vm.xplane.pb"
     binary.parent.mkdir(parents=True)
     binary.write_bytes(b"\x0a")
     for path in (binary, tmp_path):
@@ -134,16 +109,16 @@ def test_xla_s_binary_form_is_refused_with_what_to_give(tmp_path: Path) -> None:
 def test_the_hosts_of_one_recording_are_its_ranks_in_the_order_of_their_numbers(
     tmp_path: Path,
 ) -> None:
-    recordings = tmp_path / "plugins" / "profile"
     of_hosts = {
         "2026_11_28_06_30_00": ("vm-w-2", "vm-w-3"),
         "2026_11_28_06_40_34": ("vm-w-2", "vm-w-1"),
         "2026_11_28_06_40_36": ("vm-w-10",),
     }
     for recording, hosts in of_hosts.items():
-        (recordings / recording).mkdir(parents=True)
+        folder = tmp_path / RECORDINGS / recording
+        folder.mkdir(parents=True)
         for host in hosts:
-            copy(OF_JAX / "two_cpus.json.gz", recordings / recording / f"{host}.trace.json.gz")
+            copy(OF_JAX / "two_cpus.json.gz", folder / f"{host}.trace.json.gz")
     files = files_of([tmp_path])
     names = [file.name.partition(".")[0] for file in files]
     assert names == ["vm-w-1", "vm-w-2", "vm-w-10"]

@@ -19,14 +19,41 @@ from parallel_core.system.errors import RequestError
 from parallel_core.traces.case_spans import cases_of
 from parallel_core.traces.cases import timeline_figures
 from parallel_core.traces.trace_files import read_timeline
-
-TRACES = Path(__file__).parent / "stored"
+from tests.backends.profiling.events import EPOCH, Event, complete, event_of
+from tests.parallel_core.traces.stored import TRACES, figures_of
 
 
 def on_devices(timeline: Timeline) -> Counter[tuple[str, str]]:
     """Return how many operations each queue of a device other than the CPU has."""
     on_device = [span for span in timeline.spans if span.device not in ("host", "cpu")]
     return Counter((span.device, span.queue) for span in on_device)
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "compute_seconds", "exchange_seconds", "hidden_share", "steps"),
+    [
+        ("of_jax/gpu.json", {"gpu:0"}, 0.006, 0.004, 0.5, 10),
+        # A TPU's sparse core exchanges beside its tensor core.
+        ("of_jax/tpu_sparsecore.json", {"host", "tpu:0"}, 0.0084, 0.0048, 0.5, 0),
+        # While one CPU waits for the other, that one computes.
+        ("of_jax/two_cpus.json.gz", {"host", "cpu:0", "cpu:1"}, 0.067909627, 0.0160394305, 0, 10),
+        ("exchanging/deepep.json", {"gpu:0"}, 0.016, 0.008, 0.5, 8),
+    ],
+)
+def test_what_a_trace_computes_and_exchanges_is_what_its_intervals_give(
+    name: str,
+    devices: set[str],
+    compute_seconds: float,
+    exchange_seconds: float,
+    hidden_share: float,
+    steps: int,
+) -> None:
+    figures = figures_of(TRACES / name)
+    assert {queue.device for queue in figures.queues} == devices
+    assert figures.compute_seconds == pytest.approx(compute_seconds)
+    assert figures.parts.exchange_seconds == pytest.approx(exchange_seconds)
+    assert figures.parts.hidden_exchange_share == pytest.approx(hidden_share)
+    assert len(figures.steps.steps if figures.steps else ()) == steps
 
 
 def test_kineto_of_2021_has_a_gpu_and_its_launches() -> None:
@@ -36,9 +63,8 @@ def test_kineto_of_2021_has_a_gpu_and_its_launches() -> None:
     assert Counter(span.kind for span in operations) == {"compute": 30, "copy": 2}
     assert all(span.launched is not None and span.launched < span.start for span in operations)
     # Steps are marks, and what the runtime is called for is its caller's work.
-    for span in timeline.spans:
-        assert "ProfilerStep" not in span.name
-        assert "cudaLaunchKernel" not in span.name
+    names = " ".join(span.name for span in timeline.spans)
+    assert not re.search("ProfilerStep|cudaLaunchKernel", names)
     assert cases_of(timeline)[0].resolution == 1000
 
 
@@ -67,24 +93,15 @@ def test_kernels_threads_and_gpus_have_names() -> None:
     assert "elementwise_kernel<…ackward_cuda_kernel>" in named.values()
 
 
-def event(category: str, name: str, start: int, **more: Any) -> dict[str, Any]:
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": 1,
-        "ts": start,
-        "dur": 5,
-        **more,
-    }
+def event(category: str, name: str, start: int, **more: Any) -> Event:
+    return complete(name, start, cat=category, **more)
 
 
-def of_torch(*events: dict[str, Any]) -> str:
+def of_torch(*events: Event) -> str:
     return json.dumps({"schemaVersion": 1, "traceEvents": events})
 
 
-def read(tmp_path: Path, *events: dict[str, Any]) -> Timeline:
+def read(tmp_path: Path, *events: Event) -> Timeline:
     path = tmp_path / "trace.json"
     path.write_text(of_torch(*events))
     return read_timeline(path)
@@ -167,15 +184,12 @@ def test_mxnet_s_trace_is_recognised_whatever_its_name_and_the_steps_that_it_mar
         {"ph": "M", "args": {"name": f"cpu/{row}"}, "pid": row, "name": "process_name"}
         for row in (0, 1)
     ]
-    operator = {"name": "_np_dot", "cat": "operator", "pid": 1, "tid": 10051307376349735870}
-    step = {"name": "ProfilerStep#3", "cat": "event", "pid": 9, "tid": 7}
-    # As the profiler writes them, in short: when each begins and ends.
-    origin = 1795279713356000
+    step = {"name": "ProfilerStep#3", "cat": "event", "pid": 9}
     marks = [
-        {**operator, "ph": "B", "ts": origin + 264},
-        {**operator, "ph": "E", "ts": origin + 2200},
-        {**step, "ph": "B", "ts": origin},
-        {**step, "ph": "E", "ts": origin + 3000},
+        event_of("B", "_np_dot", EPOCH + 264),
+        event_of("E", "_np_dot", EPOCH + 2200),
+        event_of("B", time=EPOCH, **step),
+        event_of("E", time=EPOCH + 3000, **step),
     ]
     document = {"traceEvents": rows + marks, "displayTimeUnit": "ms"}
     path = tmp_path / "anything"
@@ -189,8 +203,7 @@ def test_mxnet_s_trace_is_recognised_whatever_its_name_and_the_steps_that_it_mar
     assert annotation.end - annotation.start == 3_000_000
 
 
-NO_TIMELINES: dict[str, tuple[str | None, str]] = {
-    "missing": (None, "No such file"),
+NO_TIMELINES = {
     "a result": ('{"schema": 1}', "it holds no events"),
     "another program's": (
         json.dumps([event("b", "a", 1)]),
@@ -201,12 +214,9 @@ NO_TIMELINES: dict[str, tuple[str | None, str]] = {
 
 
 @pytest.mark.parametrize(("text", "message"), NO_TIMELINES.values(), ids=NO_TIMELINES)
-def test_a_file_that_is_no_timeline_is_refused(
-    tmp_path: Path, text: str | None, message: str
-) -> None:
+def test_a_file_that_is_no_timeline_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "trace.json"
-    if text is not None:
-        path.write_text(text)
+    path.write_text(text)
     with pytest.raises(RequestError, match=re.escape(message)) as refused:
         read_timeline(path)
     assert str(path) in str(refused.value)
@@ -216,14 +226,9 @@ def test_a_file_that_is_no_timeline_is_refused(
 def test_more_threads_than_any_program_has_are_refused_in_one_line(
     more: int, tmp_path: Path
 ) -> None:
-    events = [
-        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": stream, "ts": 9, "dur": 5}
-        for stream in range(MOST_QUEUES + more)
-    ]
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    events = [event("kernel", "k", 9, tid=stream) for stream in range(MOST_QUEUES + more)]
     if more:
         with pytest.raises(RequestError, match=r"trace\.json .*10,001 threads"):
-            read_timeline(path)
+            read(tmp_path, *events)
     else:
-        assert len(read_timeline(path).spans) == MOST_QUEUES
+        assert len(read(tmp_path, *events).spans) == MOST_QUEUES

@@ -2,7 +2,6 @@
 is drawn of them.
 """
 
-import random
 from dataclasses import replace
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
@@ -55,21 +54,18 @@ def many_small(count: int = 100_000) -> Timeline:
 
 
 def many_queues(count: int) -> Timeline:
-    """Make random spans that fill three queues of each of eight GPUs, and six threads with long
-    names.
+    """Make spans of many lengths on three queues of each of eight GPUs, and on six threads with
+    long names.
     """
-    numbers = random.Random(1)
-    kernels = [f"void at::native::kernel_{number}<float, {number % 7}>" for number in range(200)]
     threads = [(HOST_DEVICE, f"pt_data_worker {140234567 + number}") for number in range(6)]
     streams = [(f"gpu:{gpu}", f"stream {7 + number}") for gpu in range(8) for number in range(3)]
     queues = [*threads, *streams]
-    ends = dict.fromkeys(queues, 0)
     spans = []
     for number in range(count):
         device, queue = queues[number % len(queues)]
-        start = ends[device, queue] + numbers.randrange(20_000)
-        end = start + numbers.randrange(100, 200_000)
-        ends[device, queue] = end
-        kind: SpanKind = "host" if device == HOST_DEVICE else numbers.choice(KINDS)
-        spans.append(Span(numbers.choice(kernels), kind, device, queue, start, end))
-    return Timeline("made up", tuple(sorted(spans, key=lambda span: span.start)))
+        kind: SpanKind = "host" if device == HOST_DEVICE else KINDS[number % 7 % len(KINDS)]
+        kernel = f"void at::native::kernel_{number % 199}<float, {number % 7}>"
+        start = 5000 * number
+        length = 100 + 7919 * number % 140_000
+        spans.append(Span(kernel, kind, device, queue, start, start + length))
+    return Timeline("made up", spans)

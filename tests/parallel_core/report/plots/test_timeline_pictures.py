@@ -1,7 +1,7 @@
 """Pictures of timelines: all cases on one scale, a lane for each queue, nothing hidden unsaid."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pytest
 
@@ -42,18 +42,16 @@ def test_lanes_cases_and_meanings_are_text() -> None:
     )
     lane_names = {"host Python", "cpu:1 compute", "cpu:2 compute"}
     meanings = {"computation", "copy", "Python", "waiting", "matmul"}
-    together_title = (
-        "run and copy together: 65.0 ms, 1.7 queues at once, 90 % of communication alongside "
-        "computation"
-    )
-    copy_title = "copy: 50.0 ms, 1.0 queue at once"
-    assert "mxnet 1.9.1, async engine" in texts
-    assert lane_names | meanings | {together_title, copy_title} <= set(texts)
+    titles = {
+        "mxnet 1.9.1, async engine",
+        "copy: 50.0 ms, 1.0 queue at once",
+        (
+            "run and copy together: 65.0 ms, 1.7 queues at once, 90 % of communication alongside "
+            "computation"
+        ),
+    }
+    assert lane_names | meanings | titles <= set(texts)
     assert "exchange" not in texts
-
-
-def test_a_picture_is_the_same_each_time() -> None:
-    assert as_svg(torch_async()) == as_svg(torch_async())
 
 
 @pytest.mark.parametrize(
@@ -145,10 +143,8 @@ def test_every_block_and_every_lane_has_a_title() -> None:
     timeline = only(CASES[2], mxnet_async())
     picture = picture_of(timeline)
     (case,) = cases_of(timeline)
-    blocks = [block for lane in lanes(case).lanes for block in lane.blocks]
-    assert [box.title for box in picture.boxes if box.title] == [
-        block_text(block) for block in blocks
-    ]
+    blocks = chain.from_iterable(lane.blocks for lane in lanes(case).lanes)
+    assert [box.title for box in picture.boxes if box.title] == list(map(block_text, blocks))
     product_title = "matmul (_npi_matmul)\n6.00 ms from 6.02 ms\n6.00 ms from launch to start"
     assert product_title in picture.titles
     assert picture.titles[:3] == ["host Python", "cpu:1 compute", "cpu:2 compute"]

@@ -26,6 +26,7 @@ FROM_PAGEABLE = "HtoD (Pageable -> Device)"
 FORWARD, OPTIMIZER = call("forward"), call("optimizer")
 WAIT = call("let_wait", COMPUTING, NCCL)
 WAIT_FOR_COPY = call("let_wait", COMPUTING, SIDE)
+RELU = call("compute", "aten::relu", 100)
 
 
 def compute(time: float, name: str = "aten::mm") -> Call:
@@ -91,9 +92,9 @@ def each_step(*calls: Call, host: float = 10.0, before: Sequence[Call] = ()) -> 
 
 def slowed_by(factor: float, move: Callable[[float], Call], wait: Call, beside: float) -> Written:
     """Move data beside computation in all but every fifth step, for longer as long as it lasts."""
-    alone = [move(400), wait, compute(100, "aten::relu")]
+    alone = [move(400), wait, RELU]
     time = 400 + beside * (1 - 1 / factor)
-    together = [move(time), compute(beside), wait, compute(100, "aten::relu")]
+    together = [move(time), compute(beside), wait, RELU]
     return partial(write, [alone, *[together] * 4] * (2 * STEPS // 5))
 
 
@@ -104,6 +105,8 @@ def prefetch(time: float) -> Call:
 
 two_passes = [train, exchange(900), WAIT]
 same_stream = each_step(call("copy", 500), train, OPTIMIZER)
+from_pageable = each_step(call("copy", 800, memory=FROM_PAGEABLE), train, OPTIMIZER)
+one_bucket = each_step(FORWARD, backward(*[[]] * 5, [exchange(1500)]), WAIT, OPTIMIZER)
 tensor_parallel = each_step(repeat(6, compute(300), exchange(200), WAIT, compute(30, "aten::relu")))
 last_bucket = each_step(FORWARD, backward(*[[], [exchange(600)]] * 3), WAIT, OPTIMIZER)
 batch_longer_than_a_step = each_step(WAIT_FOR_COPY, call("copy", 5000, SIDE), train, OPTIMIZER)
@@ -117,7 +120,7 @@ PLANTED: Mapping[str, tuple[Written, ...]] = {
             backward(*[[]] * 4),
             OPTIMIZER,
         ),
-        each_step(call("copy", 800, memory=FROM_PAGEABLE), train, OPTIMIZER),
+        from_pageable,
         # NCCL on the stream that computes, as servers of models have it.
         each_step(repeat(6, compute(300), exchange(150, stream=COMPUTING))),
     ),
@@ -138,8 +141,8 @@ PLANTED: Mapping[str, tuple[Written, ...]] = {
     ),
     "launched-after": (
         each_step(train, repeat(6, exchange(250)), WAIT, OPTIMIZER),
-        # One bucket, which the last gradient fills.
-        each_step(FORWARD, backward(*[[]] * 5, [exchange(1500)]), WAIT, OPTIMIZER),
+        # The last gradient fills it.
+        one_bucket,
         into_a_bucket([20.0] * 6),
         # A prefetch behind the line that reads the loss.
         each_step(WAIT_FOR_COPY, train, OPTIMIZER, call("item"), call("copy", 600, SIDE)),

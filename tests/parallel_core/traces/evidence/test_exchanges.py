@@ -2,8 +2,6 @@
 beside a calculation that shares no code with ours.
 """
 
-import gzip
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,13 +9,15 @@ from typing import Any
 import pytest
 
 from parallel_core.traces.ranks import summary_of
+from parallel_core.traces.ranks.reading import RankTrace, read_ranks
 from parallel_core.traces.reasons import ExchangeFigures
-from parallel_core.traces.trace_files import RankTrace, files_of, read_ranks
+from parallel_core.traces.trace_files import files_of
 from tests.parallel_core.traces.evidence.gpu_program import COMPUTING, NCCL, STEPS, GpuProgram
+from tests.parallel_core.traces.profile.recorded_programs import TRACES as OF_PROGRAMS
+from tests.parallel_core.traces.stored import TRACES, events_in, figures_of, rank_of
 
-STORED = Path(__file__).parents[1] / "stored"
-OF_FSDP = STORED / "exchanging/fsdp2_rank0.json.gz"
-PAIRS = ("profile/stored/ddp-rank{}.json.gz", "stored/two_processes/rank-{}.json.gz")
+OF_FSDP = TRACES / "exchanging/fsdp2_rank0.json.gz"
+PAIRS = (f"{OF_PROGRAMS}/ddp-rank*.json.gz", f"{TRACES}/two_processes/rank-*.json.gz")
 TENSORS = {"Process Group Name": "tp", "Process Group Ranks": "[0, 1]"}
 BATCHES = {"Process Group Name": "dp", "Process Group Ranks": "[0, 2]"}
 
@@ -46,9 +46,7 @@ def of_two_groups(gathered: float = 300.0) -> GpuProgram:
 
 def read(program: GpuProgram, folder: Path, rank: int = 0) -> RankTrace:
     """Return what is read of a program."""
-    path = program.write(folder / f"rank-{rank}.json")
-    (trace,) = read_ranks([path]).values()
-    return trace
+    return rank_of(program.write(folder / f"rank-{rank}.json"))
 
 
 def rows_of(trace: RankTrace) -> tuple[ExchangeFigures, ...]:
@@ -113,25 +111,18 @@ def test_a_rank_that_is_not_in_a_group_does_not_count_there(tmp_path: Path) -> N
     assert [row.seconds for row in summary_of(traces).exchanges] == pytest.approx(alone)
 
 
-def events(path: Path) -> list[dict[str, Any]]:
-    """Return the events of a file in the order of their start, read without the code under test."""
-    document = json.loads(gzip.decompress(path.read_bytes()))
-    complete = [event for event in document["traceEvents"] if event.get("ph") == "X"]
-    return sorted(complete, key=lambda event: event["ts"])
+def named(path: Path, beginning: str) -> list[dict[str, Any]]:
+    """Return the events of a file whose names begin so."""
+    return [event for event in events_in(path) if event["name"].startswith(beginning)]
 
 
 def test_a_recording_s_exchanges_are_those_of_its_events() -> None:
-    all_events = events(OF_FSDP)
-    launches = [event["ts"] for event in all_events if event["name"].startswith("c10d::")]
-    exchanges = [event for event in all_events if event["name"].startswith("gloo:")]
-    backward = [
-        event["ts"]
-        for event in all_events
-        if event["name"].startswith("autograd::engine::evaluate_function")
-    ]
+    launches = [event["ts"] for event in named(OF_FSDP, "c10d::")]
+    exchanges = named(OF_FSDP, "gloo:")
+    backward = [event["ts"] for event in named(OF_FSDP, "autograd::engine::evaluate_function")]
     numbers: Counter[tuple[str, str]] = Counter()
     microseconds: Counter[tuple[str, str]] = Counter()
-    steps = [event for event in all_events if event["name"].startswith("ProfilerStep#")]
+    steps = named(OF_FSDP, "ProfilerStep#")
     for step in steps:
         end = step["ts"] + step["dur"]
         of_step = [start for start in backward if step["ts"] <= start < end]
@@ -144,9 +135,10 @@ def test_a_recording_s_exchanges_are_those_of_its_events() -> None:
                 numbers[kind, launched] += 1
                 microseconds[kind, launched] += exchange["dur"]
 
-    (trace,) = read_ranks([OF_FSDP]).values()
-    rows = {(row.kind, row.launched): row for row in rows_of(trace)}
+    figures = figures_of(OF_FSDP)
+    rows = {(row.kind, row.launched): row for row in figures.exchanges_by_pass}
 
+    assert (figures.exchanges, figures.early_exchanges) == (60, 55)
     assert rows.keys() == numbers.keys()
     for key, row in rows.items():
         assert row.number == numbers[key] / len(steps)
@@ -155,12 +147,9 @@ def test_a_recording_s_exchanges_are_those_of_its_events() -> None:
 
 @pytest.mark.parametrize("pattern", PAIRS)
 def test_what_recorded_ranks_waited_is_what_their_exchanges_differ_by(pattern: str) -> None:
-    paths = [Path(__file__).parents[1] / pattern.format(rank) for rank in (0, 1)]
+    paths = [Path(pattern.replace("*", rank)) for rank in "01"]
     traces = read_ranks(files_of(paths))
-    durations = [
-        [event["dur"] for event in events(path) if event["name"].startswith("gloo:")]
-        for path in paths
-    ]
+    durations = [[event["dur"] for event in named(path, "gloo:")] for path in paths]
     longer = sum(abs(first - second) for first, second in zip(*durations, strict=True))
 
     rows = summary_of(traces).exchanges

@@ -13,7 +13,7 @@ from backends.profiling.slices import FINDINGS
 from parallel_core.command_line.trace import trace
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.figures import as_json
-from parallel_core.traces.trace_files import read_ranks
+from parallel_core.traces.ranks.reading import read_ranks
 
 TRACES = Path(__file__).parents[1] / "stored"
 SOURCES = (

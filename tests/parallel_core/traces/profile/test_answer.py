@@ -12,7 +12,7 @@ import pytest
 
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.account import Parts
-from parallel_core.traces.bounds.answer import Answer, answer_of
+from parallel_core.traces.bounds.answer import answer_of
 from parallel_core.traces.bounds.recording import Recording, Waiting
 from parallel_core.traces.bounds.rules import (
     BOTH,
@@ -254,25 +254,19 @@ def test_an_exchange_is_hidden_also_elsewhere_than_under_the_backward_pass(
     assert ("of the copying is hidden" in conclusion.sentences[2]) == has_no_exchange
 
 
-def answer_of_two(waiting_share: float) -> Answer:
-    """Return the answer to two processes that waited for each other in a share of the exchange."""
-    waiting = Waiting(waiting_share, last_rank=1, last=9, exchanges=10)
-    return answer_of(of_two(made(0.3, 0.6), waiting=waiting))
-
-
 @pytest.mark.parametrize(
     ("waiting_share", "first"), [(0.8, "late-rank"), (0.2, "exchange-less"), (0.5, INCONCLUSIVE)]
 )
 def test_a_late_rank_comes_first_if_processes_wait_for_each_other(
     waiting_share: float, first: str
 ) -> None:
-    assert answer_of_two(waiting_share).first == first
-
-
-def test_processes_that_wait_for_each_other_are_said_to() -> None:
-    _, _, about_overlap, about_first = answer_of_two(0.8).sentences
-    assert "80 % of it waiting for each other" in about_overlap
-    assert "rank 1 came last in 9 of 10" in about_first
+    waiting = Waiting(waiting_share, last_rank=1, last=9, exchanges=10)
+    conclusion = answer_of(of_two(made(0.3, 0.6), waiting=waiting))
+    _, _, about_overlap, about_first = conclusion.sentences
+    assert conclusion.first == first
+    is_late = first == "late-rank"
+    assert ("80 % of it waiting for each other" in about_overlap) == is_late
+    assert ("rank 1 came last in 9 of 10" in about_first) == is_late
 
 
 @pytest.mark.parametrize("name", ["kernels_missing", "nccl_annotations_only", "ascend_strings"])
@@ -307,15 +301,7 @@ def test_the_other_process_comes_first_if_most_of_the_exchange_is_between_two(
 
 def process_of(rank: int | None) -> Recorded:
     """Return what a recorder reports of a process with a trace of one step."""
-    return Recorded(
-        pid=1,
-        framework="torch",
-        rank=rank,
-        marker="optimizer",
-        steps_seen=9,
-        steps_recorded=1,
-        trace=Path("trace"),
-    )
+    return Recorded(pid=1, framework="torch", rank=rank, steps_recorded=1)
 
 
 def test_the_traces_of_two_processes_are_one_program_s() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from parallel_core.traces.trace_files import read_ranks
+from parallel_core.traces.ranks.reading import read_ranks
 from tests.parallel_core.traces.profile.recorded_programs import EXAMPLES
 
 Require = Callable[[str], None]

@@ -204,12 +204,5 @@ def test_fewer_steps_than_asked_for_are_one_line(
 
 
 def test_of_a_process_with_a_trace_nothing_is_missing() -> None:
-    process = Recorded(
-        pid=1,
-        framework="torch",
-        marker="optimizer",
-        steps_seen=8,
-        steps_recorded=5,
-        trace=Path("trace"),
-    )
+    process = Recorded(pid=1, framework="torch", steps_recorded=5, trace=Path("trace"))
     assert why_incomplete([process], 3, 5) == ""

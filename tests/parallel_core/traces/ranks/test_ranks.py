@@ -4,7 +4,7 @@ and every rank has its number.
 
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ import pytest
 
 from backends.profiling import Timeline
 from parallel_core.system.errors import RequestError
-from parallel_core.traces.ranks import FIGURES, Ranks, summary_of
-from parallel_core.traces.trace_files import files_of, read_ranks, side_by_side
+from parallel_core.traces.ranks import Ranks, summary_of
+from parallel_core.traces.ranks.reading import read_ranks, side_by_side
+from parallel_core.traces.trace_files import files_of
+from tests.parallel_core.traces.stored import TRACES, events_in
 from tests.parallel_core.traces.synthetic import with_figures
 
-TRACES = Path(__file__).parents[1] / "stored"
 GPUS, PROCESSES = TRACES / "two_gpus", TRACES / "two_processes"
 MS = 1_000_000
 
@@ -28,41 +29,6 @@ def summary(folder: Path) -> Ranks:
 
 def codes_of(ranks: Ranks) -> list[str]:
     return [doubt.code for doubt in ranks.notes]
-
-
-def events(folder: Path, rank: int, name: str) -> list[dict[str, Any]]:
-    """Return the events of a name in the order of their start, read without any of the code under
-    test.
-    """
-    document = json.loads(gzip.decompress((folder / f"rank-{rank}.json.gz").read_bytes()))
-    named = [
-        event
-        for event in document["traceEvents"]
-        if event["ph"] == "X" and event["name"].startswith(name)
-    ]
-    return sorted(named, key=lambda event: event["ts"])
-
-
-def durations_of_pairs(
-    first: Sequence[dict[str, Any]], second: Sequence[dict[str, Any]]
-) -> list[tuple[float, float]]:
-    """Return the durations of events of two ranks that belong together, in microseconds."""
-    return [
-        (event_of_first["dur"], event_of_second["dur"])
-        for event_of_first, event_of_second in zip(first, second, strict=True)
-    ]
-
-
-def check_waits(ranks: Ranks, durations: Sequence[tuple[float, float]]) -> None:
-    """Check that each of two ranks waited as much longer as its collectives took than the
-    shorter ones of their pairs, in microseconds.
-    """
-    for rank, rank_summary in enumerate(ranks.by_rank):
-        expected = sum(pair[rank] - min(pair) for pair in durations)
-        assert rank_summary.waited_seconds is not None
-        assert rank_summary.waited_seconds * 1e6 == pytest.approx(expected)
-    # The second rank waited less, so the first one waited for it.
-    assert ranks.straggler == 1
 
 
 def test_ranks_without_any_exchange_are_told_apart_from_those_that_did_not_meet() -> None:
@@ -82,55 +48,30 @@ def test_ranks_without_any_exchange_are_told_apart_from_those_that_did_not_meet(
 
 
 def test_gloo_s_waits_are_the_differences_of_durations_in_order() -> None:
-    first = events(PROCESSES, 0, "gloo:all_reduce")
-    second = events(PROCESSES, 1, "gloo:all_reduce")
-    arrived_later = [
-        event_of_second["ts"] > event_of_first["ts"]
-        for event_of_first, event_of_second in zip(first, second, strict=True)
-    ]
+    first, second = (
+        [event for event in events_in(path) if event["name"].startswith("gloo:")]
+        for path in files_of([PROCESSES])
+    )
+    waited = [0.0, 0.0]
+    second_arrived_last = 0
+    for of_first, of_second in zip(first, second, strict=True):
+        durations = (of_first["dur"], of_second["dur"])
+        waited[0] += durations[0] - min(durations)
+        waited[1] += durations[1] - min(durations)
+        second_arrived_last += of_second["ts"] > of_first["ts"]
 
     ranks = summary(PROCESSES)
 
     assert ranks.matched_collectives == 12
     assert ranks.unmatched_collectives == 0
     assert ranks.clocks_agree is True
-    check_waits(ranks, durations_of_pairs(first, second))
-    assert ranks.by_rank[1].arrived_last == sum(arrived_later)
+    microseconds = [1e6 * (rank.waited_seconds or 0.0) for rank in ranks.by_rank]
+    assert microseconds == pytest.approx(waited)
+    # The second rank waited less, so the first one waited for it.
+    assert ranks.straggler == 1
+    assert ranks.by_rank[1].arrived_last == second_arrived_last
     assert ranks.world_size == 2
     assert ranks.notes == ()
-
-
-def test_of_traces_that_lost_collectives_only_those_in_a_consistent_order_are_matched() -> None:
-    def of_stream(stream: int, rank: int) -> list[dict[str, Any]]:
-        kernels = events(GPUS, rank, "ncclKernel")
-        return [event for event in kernels if event["args"]["stream"] == stream]
-
-    complete = durations_of_pairs(of_stream(203, rank=0), of_stream(203, rank=1))
-    incomplete = [*of_stream(84, rank=0), *of_stream(84, rank=1)]
-
-    ranks = summary(GPUS)
-
-    assert len(complete) == 2
-    assert ranks.matched_collectives == 2
-    assert ranks.unmatched_collectives == len(incomplete)
-    check_waits(ranks, complete)
-    assert ranks.clocks_agree is True
-    assert ranks.world_size == 128
-
-
-def test_the_spread_of_each_figure_is_that_of_the_ranks() -> None:
-    ranks = summary(GPUS)
-    assert set(ranks.spread) == set(FIGURES)
-    for figure, spread in ranks.spread.items():
-        values = [(getattr(summary, figure), summary.rank) for summary in ranks.by_rank]
-        least, least_rank = min(values)
-        most, most_rank = max(values)
-        assert spread.least == least
-        assert spread.least_rank == least_rank
-        assert spread.most == most
-        assert spread.most_rank == most_rank
-        assert spread.median == pytest.approx((least + most) / 2)
-        assert spread.spread == most - least
 
 
 def test_clocks_that_differ_change_nothing_but_what_is_said_of_them(tmp_path: Path) -> None:
@@ -142,10 +83,9 @@ def test_clocks_that_differ_change_nothing_but_what_is_said_of_them(tmp_path: Pa
 
     agreeing, differing = summary(PROCESSES), summary(tmp_path)
 
-    for rank in (0, 1):
-        waited_seconds = agreeing.by_rank[rank].waited_seconds
-        assert differing.by_rank[rank].waited_seconds == waited_seconds
-    assert len(differing.by_rank) == 2
+    assert [rank.waited_seconds for rank in differing.by_rank] == [
+        rank.waited_seconds for rank in agreeing.by_rank
+    ]
     assert differing.straggler == agreeing.straggler
     assert differing.clocks_agree is False
     assert "clocks-differ" in codes_of(differing)
@@ -154,10 +94,9 @@ def test_clocks_that_differ_change_nothing_but_what_is_said_of_them(tmp_path: Pa
 def test_ranks_stand_side_by_side_as_their_clocks_say() -> None:
     ranks = read_ranks(files_of([PROCESSES]), keep_spans=True)
     span_count = sum(trace.spans for trace in ranks.values())
-    starts_alone = [min(span.start for span in trace.timeline.spans) for trace in ranks.values()]
-    first_microseconds = events(PROCESSES, 0, "")[0]["ts"]
-    second_microseconds = events(PROCESSES, 1, "")[0]["ts"]
-    distance = (second_microseconds - first_microseconds) * 1000
+    starts_alone = [int(trace.timeline.columns.starts.min()) for trace in ranks.values()]
+    first, second = (events_in(path)[0]["ts"] for path in files_of([PROCESSES]))
+    distance = (second - first) * 1000
 
     by_clocks = side_by_side(ranks, clocks_agree=True)
     assert len(by_clocks.spans) == span_count
@@ -173,10 +112,11 @@ def test_ranks_stand_side_by_side_as_their_clocks_say() -> None:
 
 def first_starts(timeline: Timeline) -> list[int]:
     """Return when the first span of rank 0 starts, and of rank 1, in nanoseconds."""
-    starts: dict[int, list[int]] = {0: [], 1: []}
+    starts: dict[str, int] = {}
+    # Spans are in the order of their start.
     for span in timeline.spans:
-        starts[int(span.device.split()[1])].append(span.start)
-    return [min(starts[0]), min(starts[1])]
+        starts.setdefault(span.device.split()[1], span.start)
+    return [starts["0"], starts["1"]]
 
 
 def write_traces(folder: Path, rank_by_name: Mapping[str, int | None]) -> None:

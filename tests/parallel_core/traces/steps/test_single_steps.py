@@ -7,11 +7,11 @@ import pytest
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.system.errors import RequestError
 from parallel_core.traces.case_spans import cases_of
-from parallel_core.traces.steps.figures import launched_in, numbered_step, only_step
-from parallel_core.traces.trace_files import read_ranks
+from parallel_core.traces.ranks.reading import read_ranks
+from parallel_core.traces.steps.figures import numbered_step, only_step
 from tests.parallel_core.traces.made_up_trace import MadeUpTrace
 from tests.parallel_core.traces.steps.test_steps import steps_of
-from tests.parallel_core.traces.stored import FOLDER as LINKED
+from tests.parallel_core.traces.stored import TRACES, figures_of
 from tests.parallel_core.traces.synthetic import GPU, sorted_by_start
 
 MS = 1_000_000
@@ -35,21 +35,11 @@ def in_steps(*names: str) -> Timeline:
 )
 def test_an_operation_belongs_to_the_step_that_launched_it(names: tuple[str, str]) -> None:
     timeline = in_steps(*names)
-    first, second = numbered_step(timeline, 7), numbered_step(timeline, 8)
-    assert (first.name, second.name) == names
-    launched_first = timeline.columns.select(launched_in(timeline.columns, first))
-    launched_second = timeline.columns.select(launched_in(timeline.columns, second))
-    assert [span.name for span in launched_first] == ["launch", "late"]
-    assert [span.name for span in launched_second] == ["unlinked", "second"]
-
-
-def test_a_step_is_cut_out_from_when_the_devices_had_done_the_ones_before() -> None:
-    timeline = in_steps("ProfilerStep#7", "ProfilerStep#8")
-    first = only_step(timeline, numbered_step(timeline, 7))
+    first, second = (only_step(timeline, numbered_step(timeline, number)) for number in (7, 8))
     assert [span.name for span in first.spans] == ["launch", "late"]
-    second = only_step(timeline, numbered_step(timeline, 8))
     assert [span.name for span in second.spans] == ["unlinked", "second"]
-    assert [window.name for window in second.annotations] == ["ProfilerStep#8"]
+    assert [mark.name for mark in (*first.annotations, *second.annotations)] == [*names]
+    # From when the device had done the step before.
     assert (second.start, second.end) == (180, 240)
 
 
@@ -58,17 +48,16 @@ def test_a_device_that_is_behind_does_not_wait_in_a_step_that_is_cut_out(behind:
     # Each step launches 5 ms of work, and the device begins it some steps later.
     spans, windows = [], []
     for number in range(12):
-        launch = 5 * number * MS
-        start = launch + (5 + 5 * behind) * MS
+        launch, next_launch = 5 * number * MS, 5 * (number + 1) * MS
+        start = next_launch + 5 * behind * MS
         spans.append(Span("gemm", "compute", GPU, "stream 7", start, start + 5 * MS, launch))
-        windows.append(Window(f"ProfilerStep#{number}", launch, launch + 5 * MS))
+        windows.append(Window(f"ProfilerStep#{number}", launch, next_launch))
     timeline = Timeline("torch", spans, annotations=tuple(windows))
     case = only_step(timeline, numbered_step(timeline, 6))
     figures = steps_of(case)
     (step,) = figures.steps
     assert step.operations == 1
-    assert case.seconds == step.seconds == 0.005
-    assert step.parts.compute_seconds == 0.005
+    assert case.seconds == step.seconds == step.parts.compute_seconds == 0.005
     assert figures.account is not None
 
 
@@ -77,9 +66,8 @@ RECORDED = ("linked/ddp", "not_hidden/no_no_sync", "held_out/statistics_beside")
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_step_that_is_cut_out_is_the_one_of_all_steps(name: str) -> None:
-    path = LINKED.parent / f"{name}.json.gz"
-    (whole,) = read_ranks([path]).values()
-    (case,) = whole.figures
+    path = TRACES / f"{name}.json.gz"
+    case = figures_of(path)
     assert case.steps is not None
     for step in case.steps.steps:
         number = int(step.name.rpartition("#")[2])
@@ -106,11 +94,6 @@ def test_a_side_queue_that_fetches_the_next_step_s_data_does_not_begin_it() -> N
 
     inner_steps = steps_of(case).steps[1:4]
     assert [step.parts.seconds * 1e9 for step in inner_steps] == pytest.approx([100, 100, 100])
-
-
-def test_a_step_that_is_not_there_is_refused() -> None:
-    with pytest.raises(RequestError, match="no step 3, but 7 to 8"):
-        numbered_step(in_steps("ProfilerStep#7", "ProfilerStep#8"), 3)
 
 
 @pytest.mark.parametrize("names", [(), ("forward",) * 2, ("gloo:all_reduce",) * 2])

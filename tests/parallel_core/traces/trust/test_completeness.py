@@ -1,6 +1,5 @@
 """What a trace lacks is said, and a host's share is not offered in a device's place."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,66 +8,51 @@ from typing import Any
 
 import pytest
 
-from backends.profiling import Timeline
-from backends.profiling.slices import Slice, Trace
-from backends.torch.profiler import timeline_of
 from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.figures import figures_of_level
 from parallel_core.traces.ranks import RankFigures, summary_of
-from parallel_core.traces.trace_files import read_ranks, read_timeline
+from parallel_core.traces.ranks.reading import read_ranks
+from parallel_core.traces.trace_files import read_timeline
 from parallel_core.traces.trust import LACKING
-
-TRACES = Path(__file__).parents[1] / "stored"
-INCOMPLETE = TRACES / "incomplete"
-
-
-def devices_of(timeline: Timeline) -> set[str]:
-    return {span.device for span in timeline.spans}
-
-
-def notes_of(name: str) -> tuple[str, ...]:
-    (rank,) = read_ranks([INCOMPLETE / f"{name}.json"]).values()
-    return rank.timeline.notes
+from tests.parallel_core.traces.made_up_trace import MadeUpTrace
+from tests.parallel_core.traces.stored import INCOMPLETE, TRACES, figures_of, rank_of
 
 
 @pytest.mark.parametrize("name", ["kernels_missing", "nccl_annotations_only", "ascend_strings"])
 def test_where_a_device_is_not_in_the_trace_no_share_of_a_cpu_stands_for_it(name: str) -> None:
     timeline = read_timeline(INCOMPLETE / f"{name}.json")
-    assert devices_of(timeline) == {"host"}
+    assert {span.device for span in timeline.spans} == {"host"}
     assert len(timeline.notes) == 1
 
 
 def test_a_host_that_waits_for_a_device_is_not_busy_if_the_device_is_not_in_the_trace() -> None:
-    (rank,) = read_ranks([INCOMPLETE / "kernels_missing.json"]).values()
+    rank = rank_of(INCOMPLETE / "kernels_missing.json")
     (figures,) = rank.figures
     (host,) = figures.queues
     assert host.waiting_seconds == pytest.approx(0.009, abs=5e-5)
-
-
-def test_launches_without_operations_are_counted() -> None:
-    assert any(note.startswith("20 launches ") for note in notes_of("kernels_missing"))
+    assert any(note.startswith("20 launches ") for note in rank.timeline.notes)
 
 
 def test_events_that_say_not_what_they_are_are_named_with_their_processes() -> None:
-    (note,) = (note for note in notes_of("ascend_strings") if note.startswith("30 events"))
+    (note,) = read_timeline(INCOMPLETE / "ascend_strings.json").notes
+    assert note.startswith("30 events")
     assert "Ascend Hardware" in note
     assert "HCCL" in note
 
 
 def test_kernels_that_copy_are_copies() -> None:
-    timeline = read_timeline(INCOMPLETE / "hip_copies.json")
-    kinds = Counter(span.kind for span in timeline.spans if span.device == "gpu:0")
-    assert kinds == {"compute": 10, "copy": 20}
-    (rank,) = read_ranks([INCOMPLETE / "hip_copies.json"]).values()
-    (figures,) = rank.figures
+    figures = figures_of(INCOMPLETE / "hip_copies.json")
+    operations: Counter[str] = Counter()
+    for row in figures.operations:
+        operations[row.kind] += row.operations
+    assert operations == {"compute": 10, "copy": 20}
     # 2.00 of 5.00 ms, by intervals alone.
     assert figures.hidden_share == pytest.approx(0.4)
 
 
 def test_kernels_named_like_collectives_are_told_until_they_count_as_such() -> None:
     path = INCOMPLETE / "custom_allreduce.json"
-    (unknown,) = read_ranks([path]).values()
-    assert "named-like-collectives" in [doubt.code for doubt in unknown.doubts]
+    assert "named-like-collectives" in [doubt.code for doubt in rank_of(path).doubts]
     (rank,) = read_ranks([path], re.compile("reduce")).values()
     assert rank.doubts == ()
     (figures,) = rank.figures
@@ -79,34 +63,25 @@ COMPLETE = [path for path in sorted(TRACES.glob("*/*.gz")) if path.parent != INC
 
 
 @pytest.mark.parametrize("path", COMPLETE, ids=lambda path: path.name)
-def test_a_complete_trace_is_not_called_incomplete(path: Path) -> None:
-    notes = read_timeline(path).notes
+def test_a_complete_trace_is_not_called_incomplete_nor_its_times_and_names_doubtful(
+    path: Path,
+) -> None:
+    rank = rank_of(path)
+    notes = rank.timeline.notes
     assert not any("no operation on a device" in note or "category, of" in note for note in notes)
+    codes = {doubt.code for doubt in rank.doubts}
+    assert codes.isdisjoint({"queue-out-of-order", "unknown-names"})
 
 
-def launching(has_run: Sequence[bool], launched_before: int = 0) -> Timeline:
-    """Return a program's launches, some of which have no operation in the trace, after operations
-    whose launch came before it.
-    """
-    kernels = [
-        slice_of("kernel", "gemm", start, {"stream": 7, "correlation": -start})
-        for start in range(1, launched_before + 1)
-    ]
-    calls = []
+def launching(has_run: Sequence[bool]) -> MadeUpTrace:
+    """Return a program's launches, some of which have no operation in the trace."""
+    trace = MadeUpTrace()
+    trace.operator("aten::mm", 0, 5)
     for number, is_here in enumerate(has_run, 1):
-        calls.append(
-            slice_of("cuda_runtime", "cudaLaunchKernel", 20 * number, {"correlation": number})
-        )
+        call = trace.call("cudaLaunchKernel", 20 * number)
         if is_here:
-            kernels.append(
-                slice_of("kernel", "gemm", 20 * number + 9, {"stream": 7, "correlation": number})
-            )
-    slices = sorted((*calls, *kernels), key=lambda one: one.start)
-    return timeline_of(Trace(tuple(slices)))
-
-
-def slice_of(category: str, name: str, start: int, arguments: dict[str, int]) -> Slice:
-    return Slice(name, category, 1, 1, start, start + 5, json.dumps(arguments).encode())
+            trace.kernel("gemm", 20 * number + 9, 5, call)
+    return trace
 
 
 @pytest.mark.parametrize(
@@ -124,15 +99,21 @@ def slice_of(category: str, name: str, start: int, arguments: dict[str, int]) ->
     ],
 )
 def test_launches_without_an_operation_are_counted_at_the_end_and_within(
-    has_run: list[bool], said: list[str]
+    has_run: list[bool], said: list[str], tmp_path: Path
 ) -> None:
-    notes = [note for note in launching(has_run).notes if "launches" in note]
+    timeline = launching(has_run).read(tmp_path).timeline
+    notes = [note for note in timeline.notes if "launches" in note]
     assert len(notes) == len(said)
     assert all(note.startswith(words) for note, words in zip(notes, said, strict=True))
 
 
-def test_operations_launched_before_the_recording_are_told_from_those_without_a_link() -> None:
-    before = launching([True] * 4, launched_before=3)
+def test_operations_launched_before_the_recording_are_told_from_those_without_a_link(
+    tmp_path: Path,
+) -> None:
+    trace = launching([True] * 4)
+    for start in (1, 2, 3):
+        trace.kernel("gemm", start, 5, number=-start)
+    before = trace.read(tmp_path).timeline
     assert any(note.startswith("3 of 7 operations on devices were") for note in before.notes)
     assert before.unlinked == 3
     never = read_timeline(TRACES / "of_jax" / "gpu.json")
@@ -154,13 +135,10 @@ def rows_within(value: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("folder", ["two_gpus", "incomplete", "linked", "of_jax", "exchanging"])
 def test_no_figure_is_unknown_without_a_reason(folder: str) -> None:
-    traces = {
-        number: next(iter(read_ranks([path]).values()))
-        for number, path in enumerate(sorted((TRACES / folder).glob("*.json*")))
-    }
-    summary = summary_of(traces)
+    ranks = [rank_of(path) for path in sorted((TRACES / folder).glob("*.json*"))]
+    summary = summary_of(dict(enumerate(ranks)))
     levels = set()
-    for row in rows_within([summary, *(trace.figures for trace in traces.values())]):
+    for row in rows_within([summary, *(rank.figures for rank in ranks)]):
         levels.add(type(row))
         for name, declared in figures_of_level(type(row)).items():
             if getattr(row, name) is None:
