@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.runner.guess import Guess, check_guess, judge, read_guess
+from parallel_core.experiments.runner.guess import (
+    Guess,
+    check_guess,
+    judge,
+    read_guess,
+    what_is_guessed,
+)
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.tallies import Tally
 from parallel_core.measurement.result import Counted, Note, Result
@@ -109,6 +115,14 @@ def test_a_guess_of_a_count_is_judged_by_its_share(
     # Times that cannot be true leave order as it is.
     impossible = replace(result, problems=(WRONG,), disturbances=(WRONG,))
     assert judge(guess, BESIDE, impossible).judgement == judgement
+
+
+def test_a_guess_of_a_count_may_name_it() -> None:
+    experiment = EXPERIMENTS["overlap"]
+    for count in experiment.counts:
+        assert what_is_guessed(Tally(1, 2), experiment, count.name) is count
+    with pytest.raises(RequestError):
+        what_is_guessed(Tally(1, 2), experiment, "speedup")
 
 
 def test_a_guess_of_a_count_is_open_if_nothing_was_counted_or_values_are_wrong() -> None:
