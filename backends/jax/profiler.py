@@ -21,6 +21,7 @@ from backends.devices import Device
 from backends.errors import BackendError
 from backends.host import release_freed_memory
 from backends.jax.program_trace import HOST, timeline_of_program
+from backends.profiling.doubts import Doubt
 from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_verb, queue_device
 from backends.profiling.readers import ChromeReader
 from backends.profiling.slices import Slice, Slices, Trace, TraceThread
@@ -46,10 +47,10 @@ PUT = "DevicePutWithSharding"
 PROGRAM = re.compile(r"(?:jit_)?(.*)_on_([cg]pu)_(\d+)")
 READABLE_NAMES = {"to_host": "copy", "total": "sum"}
 """The names by which PyTorch calls these functions."""
-COPIES = (
+POOLS_COPY = Doubt(
+    "pools-copy",
     "XLA's profile names no copies: what a pool's threads do without a kernel counts as copying, "
-    "on the device whose "
-    "programs run there, be it the copy's source or its destination"
+    "on the device whose programs run there, be it the copy's source or its destination",
 )
 
 
@@ -122,7 +123,7 @@ def timeline_of(trace: Trace) -> Timeline:
     if queues:
         copies = _copies_on(queues, slices)
         if copies:
-            notes.append(COPIES)
+            notes.append(POOLS_COPY)
     else:
         copies = _copies_within(host, slices)
     spans = [Spans.of(host), Spans.of(_linked(runs, host)), Spans.of(copies)]

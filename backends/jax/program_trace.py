@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backends.profiling.collectives import is_communication
+from backends.profiling.doubts import Doubt
 from backends.profiling.kernel_names import short_names
 from backends.profiling.slices import Slices, Trace, TraceThread, coded, recoded
 from backends.profiling.threads_of_trace import (
@@ -47,11 +48,15 @@ ARGUMENTS = ("hlo_op", "device_ordinal", "correlation_id", "run_id", "step_num")
 """The arguments that are read."""
 STEP = re.compile(r"ProfilerStep#\d+")
 MOST_EVENTS = 1_000_000
-CUT_OFF = (
+EVENT_LIMIT = Doubt(
+    "event-limit",
     f"JAX writes at most {MOST_EVENTS:,} events, and the file holds as many: what is missing is "
-    "not known."
+    "not known.",
 )
-NO_COPIES = "XLA's profile of CPUs names no copies between devices: how long they took is not known"
+NO_COPIES = Doubt(
+    "no-copies-named",
+    "XLA's profile of CPUs names no copies between devices: how long they took is not known",
+)
 
 
 class _Argument(NamedTuple):
@@ -123,7 +128,7 @@ def timeline_of_program(trace: Trace) -> Timeline:
     devices = {device for device, _ in (*on_accelerators.queues, *on_cpus.queues)}
     notes = list(trace.problems)
     if len(slices) >= MOST_EVENTS:
-        notes.append(CUT_OFF)
+        notes.append(EVENT_LIMIT)
     if len(on_cpus.slices):
         notes.append(NO_COPIES)
     annotations = tuple(_steps(host))

@@ -16,6 +16,7 @@ from pathlib import Path
 from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.mxnet.program_hooks import MXNetProfiler, last_row
+from backends.profiling.doubts import Doubt
 from backends.profiling.marks import Mark, marking_verbs, parse_verb, queue_device
 from backends.profiling.readers import ChromeReader
 from backends.profiling.slices import Slices, Trace, TraceThread
@@ -71,13 +72,12 @@ WAIT_OPERATORS = {"WaitForVar", "parallel_core"}
 """What cpu(0)'s worker runs for calls that wait: MXNet's operator, and our barriers."""
 UNLINKED = (
     "MXNet's profiler does not record which call an operator comes from. They are matched by name "
-    "and order; on {} not "
-    "all calls could be matched, because one call may run several operators"
+    "and order; on {} not all calls could be matched, because one call may run several operators"
 )
-SHORT_SUMS = (
+SHORT_SUMS = Doubt(
+    "short-sums",
     "MXNet sums short arrays by ordinary operators: these count as computation, and only copying "
-    "the sums back counts "
-    "as communication"
+    "the sums back counts as communication",
 )
 
 
@@ -170,7 +170,7 @@ def timeline_of(trace: Trace) -> Timeline:
     if has_sums and not has_exchanges:
         notes.append(SHORT_SUMS)
     if devices_with_unlinked:
-        notes.append(UNLINKED.format(", ".join(devices_with_unlinked)))
+        notes.append(calls_unmatched(devices_with_unlinked))
     spans_of_sources = [Spans.of(host), wait_spans, operator_spans, Spans.of(with_servers)]
     timeline = assemble("mxnet", spans_of_sources, cases, notes, set(devices.values()))
     if cases:
@@ -179,6 +179,11 @@ def timeline_of(trace: Trace) -> Timeline:
         Window(mark.name, mark.start, mark.end) for mark in marks if mark.name.startswith(STEP)
     )
     return replace(timeline, annotations=steps)
+
+
+def calls_unmatched(devices: Sequence[str]) -> Doubt:
+    """Return the doubt about devices on which calls lack operators of their names."""
+    return Doubt("calls-unmatched", UNLINKED.format(", ".join(devices)))
 
 
 def _with_servers(exchanges: Slices, devices: Mapping[int | str, str]) -> Iterator[Span]:

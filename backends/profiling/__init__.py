@@ -8,6 +8,7 @@ from typing import Protocol
 
 from backends.errors import BackendError
 from backends.profiling.chrome_trace import read_trace
+from backends.profiling.doubts import Doubt
 from backends.profiling.marks import Mark, case_text
 from backends.profiling.readers import ChromeReader, TraceFile, timeline_from, timeline_in
 from backends.profiling.slices import Trace
@@ -27,6 +28,7 @@ from backends.registry import offered
 __all__ = [
     "HOST_DEVICE",
     "ChromeReader",
+    "Doubt",
     "Profiler",
     "Span",
     "SpanKind",

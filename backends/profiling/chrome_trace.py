@@ -8,7 +8,7 @@ another form, one by one, as decimals.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Context, Decimal, localcontext
 from itertools import compress
 from pathlib import Path
@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from backends.profiling.doubts import Doubt
 from backends.profiling.slices import (
     FINDINGS,
     Places,
@@ -28,7 +29,13 @@ from backends.profiling.slices import (
     decoded_args,
 )
 from backends.profiling.texts import Texts
-from backends.profiling.trace_events import Document, Event, read_events, text_blocks
+from backends.profiling.trace_events import (
+    Document,
+    Event,
+    events_in_words,
+    read_events,
+    text_blocks,
+)
 
 PairingKey = tuple[Any, ...]
 """What an end shares with its begin: a thread, or a category, an identity and a name."""
@@ -41,8 +48,13 @@ asks for them.
 BEGINS = frozenset("Bb")
 PAIRED = frozenset("BbEe")
 """Phases of events; those in lower case are asynchronous."""
-ENDLESS, BEGINLESS = "began and never ended", "ended without a beginning"
-TIMELESS = "without times or with impossible times"
+ENDLESS, BEGINLESS, TIMELESS = "no-end", "no-beginning", "impossible-times"
+REASONS = {
+    ENDLESS: "began and never ended",
+    BEGINLESS: "ended without a beginning",
+    TIMELESS: "without times or with impossible times",
+}
+"""Why events are dropped, in the order in which it is said."""
 
 MAX_NANOSECONDS = 2**62
 """146 years; further from zero is impossible. Differences of possible times fit in 64 bits."""
@@ -76,10 +88,10 @@ def read_trace(path: Path) -> Trace:
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     slices, begin = pairing.finish()
-    problems = _problems(document, pairing)
+    problems = (*document.doubts(), *pairing.doubts())
     if not slices:
         no_slices = "it holds no events of a Chrome trace that have a beginning and an end."
-        raise ValueError(f"{path} cannot be used: {' '.join((no_slices, *problems))}")
+        raise ValueError(f"{path} cannot be used: {' '.join((no_slices, *map(str, problems)))}")
     return Trace(
         slices,
         pairing.processes,
@@ -127,7 +139,7 @@ class _Pairing:
         """How often each process was named, without Kineto's names of GPUs, whose numbers may be a
         process's, too.
         """
-        self.dropped: dict[str, list[str]] = {ENDLESS: [], BEGINLESS: [], TIMELESS: []}
+        self.dropped: dict[str, list[str]] = {reason: [] for reason in REASONS}
         """By reason, the names of the events that were dropped."""
         self._labels: Places[tuple[str, str, int | str, int | str]] = Places()
         """Events' names, categories, processes and threads: few in a file differ."""
@@ -182,6 +194,13 @@ class _Pairing:
             raw_args[order],
         )
         return slices, first_start
+
+    def doubts(self) -> Iterator[Doubt]:
+        """Yield a doubt for each reason why events were dropped."""
+        for reason, names in self.dropped.items():
+            if names:
+                dropped = f"{events_in_words(len(names))} {REASONS[reason]}, left out"
+                yield Doubt(reason, f"{dropped}: the first is {names[0][:60]!r}.")
 
     def _take_complete(self, events: Sequence[Event], positions: np.ndarray) -> None:
         """Add complete events, at these positions in the file, as slices."""
@@ -282,25 +301,6 @@ def _key(event: Event) -> PairingKey:
         return event.pid, event.tid
     identity = event.id if event.id2 is None else tuple(sorted(event.id2.items()))
     return event.cat, identity, event.name
-
-
-def _problems(document: Document, pairing: _Pairing) -> tuple[str, ...]:
-    """Return a sentence for each reason why events were dropped."""
-    problems = []
-    if document.cut:
-        problems.append("The file ends before its events do: it was cut off.")
-    if document.damaged:
-        problems.append(f"{_events(document.damaged)} could not be read, left out.")
-    for reason, names in pairing.dropped.items():
-        if names:
-            first = f"the first is {names[0][:60]!r}"
-            problems.append(f"{_events(len(names))} {reason}, left out: {first}.")
-    return tuple(problems)
-
-
-def _events(count: int) -> str:
-    """Return a number of events in words: `1 event`, `2,000 events`."""
-    return f"{count:,} event{'' if count == 1 else 's'}"
 
 
 class Times(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
+from backends.profiling.doubts import Doubt
 from backends.profiling.readers import ChromeReader
 from backends.profiling.slices import Slices, Trace, TraceThread, coded, recoded
 from backends.profiling.timeline import (
@@ -183,12 +184,20 @@ def _described_timeline(trace: Trace, description: Mapping[str, Any]) -> Timelin
         str(description["source"]),
         spans.moved(first_event),
         cases,
-        tuple(map(str, description["notes"])),
+        tuple(map(_parse_note, description["notes"])),
         int(description.get("unlinked", 0)),
         {str(case): float(seconds) for case, seconds in timed.items()},
         experiment=str(description.get("experiment", "")),
         models=tuple(map(str, description.get("models", ()))),
     )
+
+
+def _parse_note(note: Any) -> Doubt:
+    """Return a note that `write_timeline` wrote."""
+    # Up to version 0.3 notes were only sentences.
+    if isinstance(note, str):
+        return Doubt("by-the-reader", note)
+    return Doubt(str(note["code"]), str(note["sentence"]))
 
 
 def _parse_spans(slices: Slices, trace: Trace) -> Spans:

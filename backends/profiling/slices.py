@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final, overload
 import msgspec
 import numpy as np
 
+from backends.profiling.doubts import Doubt
 from backends.profiling.texts import Texts
 
 TraceThread = tuple[int | str, int | str]
@@ -299,8 +300,8 @@ class Trace:
     """What the file states beside its events; the first value if it gives several."""
     contradicted: frozenset[str] = frozenset()
     """The names of properties of which it gives several values: several files are in it."""
-    problems: tuple[str, ...] = ()
-    """A sentence for each reason why events were dropped."""
+    problems: tuple[Doubt, ...] = ()
+    """One for each reason why events were dropped."""
     named_twice: frozenset[int | str] = frozenset()
     """The processes that the file names more than once, as a process and not as a GPU."""
     begin: int = 0

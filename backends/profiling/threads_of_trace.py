@@ -11,6 +11,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from backends.profiling.doubts import Doubt
 from backends.profiling.marks import parse_case, parse_verb
 from backends.profiling.slices import Slice, Slices, TraceThread, recoded
 from backends.profiling.timeline import (
@@ -216,7 +217,7 @@ def assemble(
     source: str,
     parts: Iterable[Spans],
     cases: tuple[Window, ...],
-    notes: Sequence[str],
+    notes: Sequence[Doubt],
     devices: Container[str],
 ) -> Timeline:
     """Make a timeline of the spans that start within a case; of all spans if there are no cases.
@@ -255,9 +256,10 @@ def count_unlinked(timeline: Timeline, devices: Container[str]) -> Timeline:
     operations = "operation" if count == 1 else "operations"
     notes = list(timeline.notes)
     if launched_before > 0:
-        notes.append(LAUNCHED_BEFORE.format(launched_before, count, operations))
+        sentence = LAUNCHED_BEFORE.format(launched_before, count, operations)
+        notes.append(Doubt("launched-before", sentence))
     if not_reported > 0:
-        notes.append(UNLINKED.format(not_reported, count, operations))
+        notes.append(Doubt("unlinked", UNLINKED.format(not_reported, count, operations)))
     return replace(timeline, unlinked=unlinked, notes=tuple(notes))
 
 

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, final, get_args
 
 import numpy as np
 
+from backends.profiling.doubts import Doubt
 from backends.profiling.slices import Columns, Places, Value, coded
 
 HOST_DEVICE = "host"
@@ -243,7 +244,7 @@ class Timeline:
     spans: Sequence[Span] = field(repr=False)
     """Those of a file are `Spans`; `columns` has them as such in any case."""
     cases: tuple[Window, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Doubt, ...] = ()
     """What a reader must know: events that could not be used, links that the profiler does not
     give.
     """

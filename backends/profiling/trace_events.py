@@ -19,6 +19,8 @@ from typing import Any, BinaryIO, final
 
 import msgspec
 
+from backends.profiling.doubts import Doubt
+
 BLOCK_BYTES = 1 << 20
 """The number of bytes that are read at a time."""
 GZIP_MAGIC = b"\x1f\x8b"
@@ -67,6 +69,18 @@ class Document:
     """Whether the file ends within an event, or before its object does."""
     damaged: int = 0
     """The number of events that were no JSON, or had fields of other types."""
+
+    def doubts(self) -> Iterator[Doubt]:
+        """Yield a doubt for each fault of the file's text."""
+        if self.cut:
+            yield Doubt("cut-off", "The file ends before its events do: it was cut off.")
+        if self.damaged:
+            yield Doubt("damaged", f"{events_in_words(self.damaged)} could not be read, left out.")
+
+
+def events_in_words(count: int) -> str:
+    """Return a number of events in words: `1 event`, `2,000 events`."""
+    return f"{count:,} event{'' if count == 1 else 's'}"
 
 
 def text_blocks(path: Path) -> Iterator[str]:

@@ -14,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling.collectives import BETWEEN_DEVICES, is_communication
+from backends.profiling.doubts import Doubt
 from backends.profiling.kernel_names import short_names
 from backends.profiling.slices import Slices, Trace, TraceThread, coded, recoded
 from backends.profiling.timeline import KINDS, UNKNOWN, Queue, SpanKind, Spans
+from backends.profiling.trace_events import events_in_words
 
 OPERATORS, MARKS = "cpu_op", "user_annotation"
 STEP = "ProfilerStep#"
@@ -72,12 +74,15 @@ def in_words_of_today(slices: Slices) -> Slices:
     return replace(slices, categories=categories, category_of=category_of)
 
 
-def left_out(slices: Slices) -> Iterator[str]:
+def left_out(slices: Slices) -> Iterator[Doubt]:
     """Yield a note for each category that no reader here knows."""
     for category, count in slices.counts().items():
         if category and not _is_known(category):
-            events = f"{count:,} events" if count > 1 else "1 event"
-            yield f"{events} of the category {category!r}, which is not known here, left out."
+            events = events_in_words(count)
+            yield Doubt(
+                "unknown-category",
+                f"{events} of the category {category!r}, which is not known here, left out.",
+            )
 
 
 def _is_known(category: str) -> bool:
@@ -100,7 +105,7 @@ def has_unread_devices(slices: Slices) -> bool:
     return not processes_of_unknown <= processes_of_operators
 
 
-def without_category(slices: Slices, trace: Trace) -> Iterator[str]:
+def without_category(slices: Slices, trace: Trace) -> Iterator[Doubt]:
     """Yield a note if events have no category, with the processes of these events.
 
     Kineto gives every event a category; plug-ins for other accelerators may not.
@@ -110,9 +115,10 @@ def without_category(slices: Slices, trace: Trace) -> Iterator[str]:
         return
     processes = {process for process, _ in nameless.threads()}
     names = sorted(trace.processes.get(process, str(process)) for process in processes)
-    yield (
+    yield Doubt(
+        "no-category",
         f"{len(nameless):,} events without a category, of {', '.join(names)}, left out: nothing is "
-        "said of what ran there."
+        "said of what ran there.",
     )
 
 
@@ -300,38 +306,45 @@ def lacks_devices(slices: Slices) -> bool:
     return bool(launches) or exchanges_by_nccl(slices) or has_unread_devices(slices)
 
 
-def missing_operations(slices: Slices) -> Iterator[str]:
+def missing_operations(slices: Slices) -> Iterator[Doubt]:
     """Yield notes if launches or exchanges lack their operations on devices."""
     if exchanges_by_nccl(slices):
-        yield (
+        yield Doubt(
+            "exchanges-unrecorded",
             "NCCL's annotations are here and its kernels are not: no exchange was recorded, and "
-            "launching one is not exchanging"
+            "launching one is not exchanging",
         )
     launches = launches_of(slices)
     if launches.total > 0 and launches.missing == launches.total:
-        yield (
+        yield Doubt(
+            "device-unrecorded",
             f"{launches.total:,} launches have no operation on a device: nothing is known of the "
-            "GPU, and a host's share says nothing of it"
+            "GPU, and a host's share says nothing of it",
         )
         return
     if launches.missing_at_the_end:
-        yield (
+        yield Doubt(
+            "ended-before-operations",
             f"{launches.missing_at_the_end:,} of {launches.total:,} launches, the last, have no "
-            "operation here: the recording ended before"
+            "operation here: the recording ended before",
         )
     missing_before = launches.missing - launches.missing_at_the_end
     if missing_before:
-        yield (
+        yield Doubt(
+            "launches-without-operations",
             f"{missing_before:,} of {launches.total:,} launches have no operation on a device: "
-            "what the GPU did is not all here"
+            "what the GPU did is not all here",
         )
 
 
-def waits_left_out(slices: Slices) -> Iterator[str]:
+def waits_left_out(slices: Slices) -> Iterator[Doubt]:
     """Yield a note if a device's queue holds waits, which are no work."""
     count = int(_waits(slices).sum())
     if count:
-        yield f"{count:,} of MTIA's events record or await an event, which is no work, left out."
+        yield Doubt(
+            "waits-left-out",
+            f"{count:,} of MTIA's events record or await an event, which is no work, left out.",
+        )
 
 
 def _waits(slices: Slices) -> np.ndarray:

@@ -160,7 +160,7 @@ def _show_several(
     show_sentences([reason.in_words for reason in reasons], console, bullet="· ")
     numbers_by_note: dict[str, list[str]] = {}
     for number, rank in ranks.items():
-        for note in rank.timeline.notes:
+        for note in rank.notes:
             numbers_by_note.setdefault(note, []).append(str(number))
     for note, numbers in numbers_by_note.items():
         sentence = note
@@ -174,7 +174,7 @@ def _as_json(rank: RankTrace) -> dict[str, Any]:
     """Return the object of a trace in the JSON."""
     return {
         "source": rank.timeline.source,
-        "notes": rank.timeline.notes,
+        "notes": rank.notes,
         "doubts": as_json(rank.doubts),
         "unlinked_operations": rank.timeline.unlinked,
         "answer": as_json(answer_of_trace(rank.figures)),

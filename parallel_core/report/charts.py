@@ -133,7 +133,8 @@ def timelines_chart(
             continue
         cases = {case.name: case for case in cases_of(timeline) if case.nanoseconds}
         if not cases:
-            reasons[side] = "; ".join(timeline.notes) or "nothing in its trace took any time"
+            notes = "; ".join(map(str, timeline.notes))
+            reasons[side] = notes or "nothing in its trace took any time"
             continue
         case = cases[shown_case(list(cases), usual)]
         lanes = few_lanes(case, max_blocks // len(experiment.believed))

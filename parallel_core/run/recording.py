@@ -13,7 +13,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from backends import Backend
-from backends.profiling import Timeline, case_text, check_profiler, run_profiler
+from backends.profiling import Doubt, Timeline, case_text, check_profiler, run_profiler
 from backends.profiling.timeline import HOST_DEVICE
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation.asynchrony import IN_NUMPY
@@ -145,7 +145,7 @@ def about_efficiency(case: CaseFigures) -> str:
     )
 
 
-def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
+def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[Doubt]]:
     """Return the cases that are repeated under the profiler, and a note if others are not."""
     # A trace of the whole shows what goes on beside what, and no profiler records NumPy.
     unseen = (BESIDE, IN_NUMPY)
@@ -161,8 +161,8 @@ def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
     chosen = [case for case in repeatable if case.name in names | parts]
     if not chosen:
         chosen = repeatable[-MAX_PROFILED_CASES:]
-    note = f"{len(chosen)} of {len(repeatable)} cases were repeated under the profiler"
-    return chosen, (note,)
+    sentence = f"{len(chosen)} of {len(repeatable)} cases were repeated under the profiler"
+    return chosen, (Doubt("cases-left-out", sentence),)
 
 
 def record(backend: Backend, result: Result, trace: Path | None) -> Profile:

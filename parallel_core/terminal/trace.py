@@ -9,6 +9,7 @@ from statistics import fmean
 from rich.console import Console
 from rich.table import Column, Table
 
+from backends.profiling import Doubt
 from parallel_core.measurement.confidence_intervals import Interval, with_seconds
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE
@@ -32,7 +33,7 @@ from parallel_core.traces.ranks import RankFigures, Ranks
 from parallel_core.traces.ranks.reading import RankTrace
 from parallel_core.traces.reasons import ExchangeFigures, Unhidden
 from parallel_core.traces.steps.figures import StepsFigures
-from parallel_core.traces.trust import Doubt, in_one_line
+from parallel_core.traces.trust import in_one_line
 
 NEXT = "Details: --details    Perfetto: --perfetto x.json    One step: --step N"
 MAX_ROWS = 6
@@ -104,7 +105,6 @@ MAX_RANKS = 8
 
 def show_trace(rank: RankTrace, with_details: bool, with_exchanges: bool, console: Console) -> None:
     """Print the answer of a program's trace, or the figures of an experiment's cases."""
-    notes = rank.timeline.notes
     answer = answer_of_trace(rank.figures)
     if answer is None:
         show_figures(rank.figures, console)
@@ -115,7 +115,7 @@ def show_trace(rank: RankTrace, with_details: bool, with_exchanges: bool, consol
         show_sentence(f"{rank.timeline.source}: {rank.spans:,} spans", console, "bold")
         if answer is not None:
             show_details(rank.figures[0], rank.prices, console)
-        show_sentences(notes, console, ASIDE, bullet="· ")
+        show_sentences(rank.notes, console, ASIDE, bullet="· ")
     elif not with_exchanges:
         show_sentence(NEXT, console, ASIDE)
     if with_exchanges:
@@ -207,8 +207,7 @@ def show_ranks(ranks: Ranks, console: Console) -> None:
     are_few = len(ranks.by_rank) <= MAX_RANKS
     table = _rows_of_ranks(ranks) if are_few else _rows_of_figures(ranks)
     show_table(table, console)
-    notes = (doubt.sentence for doubt in ranks.notes)
-    show_sentences((_straggler(ranks), *notes), console, bullet="· ")
+    show_sentences((_straggler(ranks), *map(str, ranks.notes)), console, bullet="· ")
 
 
 def _title(ranks: Ranks) -> str:

@@ -5,12 +5,11 @@ A rule looks at the whole timeline, before any step is cut out of it.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, Timeline, in_seconds
+from backends.profiling import HOST_DEVICE, Doubt, Timeline, in_seconds
 from backends.profiling.collectives import named_like_collectives, of_unknown_names
 from backends.profiling.slices import coded
 from backends.profiling.timeline import UNKNOWN, HostCalls, Spans
@@ -75,18 +74,9 @@ def waits_for_nothing(spans: Spans, calls: HostCalls | None) -> WaitsForNothing 
     return WaitsForNothing(in_seconds(waited), tuple(names))
 
 
-@dataclass(frozen=True)
-class Doubt:
-    """What a reader must know before he trusts the figures."""
-
-    code: str
-    sentence: str
-
-
 def doubts_about(timeline: Timeline) -> Iterator[Doubt]:
     """Yield what the reader of a file noted, and what the rules say."""
-    for note in timeline.notes:
-        yield Doubt("by-the-reader", note)
+    yield from timeline.notes
     for code, rule in RULES.items():
         for sentence in rule(timeline):
             yield Doubt(code, sentence)

@@ -20,6 +20,10 @@ from backends.devices import choose_devices, parse_device, parse_devices
 from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence
 from backends.installation.kernels import Kernels, Product
 from backends.installation.probe import Probe
+from backends.jax import profiler as jax_profiler
+from backends.jax import program_trace
+from backends.mxnet import profiler as mxnet_profiler
+from backends.profiling import Doubt
 from backends.registry.variants import check_device_kinds, choose_variants
 from parallel_core.command_line import cli
 from parallel_core.command_line.program import message_and_status
@@ -33,10 +37,12 @@ from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Note, Result
 from parallel_core.system.errors import REFUSED, RequestError
 from parallel_core.system.machine import describe_machine
+from parallel_core.traces.trace_files import read_timeline
 from tests.parallel_core.experiments import test_answers
 from tests.parallel_core.experiments.runner import test_guess
 from tests.parallel_core.experiments.small import small
 from tests.parallel_core.experiments.test_answers import result_with
+from tests.parallel_core.traces.stored import TRACES
 from tests.tree import ROOT
 
 FILE = Path(__file__).parent / "expected" / "refusals.txt"
@@ -67,8 +73,16 @@ def answered(name: str, figures: Mapping[str, Interval], **fields: Any) -> str:
     return f"{given.code}: {given.sentence}"
 
 
+def noted(trace: str) -> str:
+    """Return what the reader of a stored trace notes, after the codes."""
+    return "\n".join(map(_with_code, read_timeline(TRACES / trace).notes))
+
+
 COMMAND, CALL = "$ parallel-core ", ">>> "
 MODULES = (
+    jax_profiler,
+    mxnet_profiler,
+    program_trace,
     checks,
     conclusions,
     counting,
@@ -93,6 +107,7 @@ CALLED |= {
         diagnose_absence,
         examine_settings,
         load,
+        noted,
         parse_device,
         parse_devices,
         run,
@@ -145,9 +160,13 @@ def answer_to_call(line: str) -> str:
     """Return what a call says: a sentence, with its code if it has one, or the error it raises."""
     try:
         said = eval(line, CALLED)
-        return f"{said.code}: {said}" if isinstance(said, Diagnosis | Note) else str(said)
+        return _with_code(said) if isinstance(said, Diagnosis | Doubt | Note) else str(said)
     except (BackendError, RequestError) as error:
         return f"{type(error).__name__}: {error}"
+
+
+def _with_code(said: Diagnosis | Doubt | Note) -> str:
+    return f"{said.code}: {said}"
 
 
 def _in_full(text: str) -> str:

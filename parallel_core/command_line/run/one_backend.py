@@ -193,7 +193,7 @@ def _show_recorded(result: Result, recorded: Profile, console: Console) -> None:
     show_figures(recorded.figures, console, recorded.main)
     show_prices(interference(cases_of(timeline)), console)
     show_sentence(overhead(result, recorded.seconds), console, ASIDE)
-    show_sentences(timeline.notes, console, bullet="· ")
+    show_sentences(map(str, timeline.notes), console, bullet="· ")
 
 
 def refuse_invalid(result: Result) -> None:

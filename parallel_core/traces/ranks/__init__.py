@@ -9,7 +9,7 @@ from itertools import chain
 from statistics import median
 from typing import Annotated
 
-from backends.profiling import in_seconds
+from backends.profiling import Doubt, in_seconds
 from backends.profiling.collectives import Collective
 from parallel_core.system.formatting import listed
 from parallel_core.traces.bounds.answer import NO_EXCHANGE
@@ -23,7 +23,6 @@ from parallel_core.traces.ranks.meetings import (
 )
 from parallel_core.traces.ranks.reading import RankTrace
 from parallel_core.traces.reasons import ExchangeFigures
-from parallel_core.traces.trust import Doubt
 
 MIN_SPREAD = 0.01
 """If the times that ranks waited differ by a smaller share of the collectives' own, none is a

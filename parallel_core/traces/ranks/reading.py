@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, Spans, Timeline, Trace
+from backends.profiling import HOST_DEVICE, Doubt, Spans, Timeline, Trace
 from backends.profiling.collectives import (
     Collective,
     check_one_rank,
@@ -24,7 +24,7 @@ from parallel_core.traces.cases import CaseFigures
 from parallel_core.traces.evidence.interference import Price, interference
 from parallel_core.traces.steps.figures import launched_in, numbered_step, only_step
 from parallel_core.traces.trace_files import core_wait_share, to_last_step, trace_and_timeline
-from parallel_core.traces.trust import Doubt, doubts_about
+from parallel_core.traces.trust import doubts_about
 
 RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)
 
@@ -53,6 +53,11 @@ class RankTrace:
     """The timeline's zero by the clock of the file, in nanoseconds; None if that is not known."""
     core_wait_share: float | None = None
     """During what share of the time its busiest thread waited for a core, if the trace says it."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the devices are, and the doubts in words."""
+        return *self.timeline.models, *map(str, self.doubts)
 
 
 def read_ranks(
@@ -127,9 +132,6 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None) ->
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
     doubts = tuple(doubts_about(timeline))
-    # The reader's own notes are among them.
-    sentences = dict.fromkeys(doubt.sentence for doubt in doubts)
-    timeline = replace(timeline, notes=(*timeline.models, *sentences))
     spans = timeline.columns
     if step is not None:
         with _naming(file, "cannot be cut"):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
+from backends.profiling import HOST_DEVICE, Doubt, Span, SpanKind, Timeline, Window
 from backends.profiling.chrome_trace import read_trace
 from backends.profiling.perfetto import OWN_KEY, parse_timeline, write_timeline
 from backends.profiling.threads_of_trace import count_unlinked
@@ -27,7 +27,7 @@ TIMELINE = Timeline(
     "mxnet 1.9.1, async engine",
     (CALL, PRODUCT, COPY),
     (Window("run", ns(0.5), ns(2.5)),),
-    ("Copies have no launch.",),
+    (Doubt("unlinked", "Copies have no launch."),),
 )
 
 times = st.integers(0, 10**10)
@@ -57,7 +57,7 @@ timelines = st.builds(
     names,
     in_order(spans, least=1),
     in_order(windows, least=0),
-    st.lists(names, max_size=2).map(tuple),
+    st.lists(st.builds(Doubt, names, names), max_size=2).map(tuple),
     experiment=names,
 )
 
@@ -160,6 +160,7 @@ def test_arrows_stand_behind_all_slices() -> None:
         ('"schema":1', '"schema":7', "schema 7"),
         ('"first_event_us"', '"x"', "damaged"),
         ('"notes":[', '"notes":null,"x":[', "damaged"),
+        ('"code":', '"x":', "damaged"),
         ('"kind":"copy"', '"kind":"magic"', "unknown kind 'magic'"),
     ],
 )
@@ -171,6 +172,14 @@ def test_a_file_that_was_changed_is_refused_in_one_line(
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(RequestError, match=told):
         read_timeline(path)
+
+
+def test_notes_of_older_files_have_a_code(tmp_path: Path) -> None:
+    document = written(TIMELINE)
+    document[OWN_KEY]["notes"] = ["A sentence."]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(document))
+    assert read_timeline(path).notes == (Doubt("by-the-reader", "A sentence."),)
 
 
 def test_what_is_counted_in_a_timeline_is_written_with_it() -> None:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
 
-from backends.profiling import HOST_DEVICE, Span, Timeline, Window
+from backends.profiling import HOST_DEVICE, Doubt, Span, Timeline, Window
 from parallel_core.command_line import cli
 from parallel_core.command_line.profile import document_of
 from parallel_core.system.errors import RequestError
@@ -31,7 +31,7 @@ OURS = Timeline(
         Span("copy", "copy", "cpu:1", "copy", 500, 1000, 0, "aten::copy_"),
     ),
     (Window("run and copy", 0, 1000),),
-    ("The profiler of this test is a person.",),
+    (Doubt("by-a-person", "The profiler of this test is a person."),),
 )
 
 
@@ -58,7 +58,7 @@ def test_a_trace_of_ours_becomes_figures_and_a_picture(tmp_path: Path, name: str
     assert done.exit_code == 0
     assert done.stderr == ""
     source = "torch 2.13.0, async engine: 3 spans"
-    for text in (source, "compute", "copy", *OURS.notes, str(picture)):
+    for text in (source, "compute", "copy", *map(str, OURS.notes), str(picture)):
         assert text in done.stdout
     assert "<svg" in picture.read_text()
 

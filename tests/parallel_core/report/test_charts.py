@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from backends.profiling import Span, Timeline
+from backends.profiling import Doubt, Span, Timeline
 from parallel_core.compare import storage
 from parallel_core.compare.analysis import ExperimentAnalysis, analyse
 from parallel_core.compare.results import Cell, CellResults, Comparison
@@ -236,11 +236,11 @@ def test_many_experiments_share_the_page() -> None:
             (),
             "nothing in its trace took any time",
         ),
-        ((), ("too many devices",), "too many devices"),
+        ((), (Doubt("many", "too many devices"),), "too many devices"),
     ],
 )
 def test_a_trace_without_anything_to_draw_says_why(
-    spans: Sequence[Span], notes: tuple[str, ...], reason: str
+    spans: Sequence[Span], notes: tuple[Doubt, ...], reason: str
 ) -> None:
     page = render(analyse(compared()), lambda _: Timeline("mxnet", spans, (), notes))
     assert f"Without a timeline: MXNet ({reason}), MXNet without queues ({reason}), " in page

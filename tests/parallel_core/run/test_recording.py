@@ -182,7 +182,7 @@ def test_of_many_cases_those_are_repeated_that_a_comparison_shows(profiled: Back
     assert len(result.cases) > MAX_PROFILED_CASES
     assert len(recorded.seconds) <= MAX_PROFILED_CASES
     told = f"{len(recorded.seconds)} of {len(result.cases)} cases"
-    assert any(note.startswith(told) for note in recorded.timeline.notes)
+    assert any(str(note).startswith(told) for note in recorded.timeline.notes)
 
 
 @pytest.mark.parametrize("experiment", ["parallel", "data-parallel"])

@@ -47,7 +47,7 @@ def test_read_again_a_trace_has_the_figures_of_the_original(
     (original,) = read_ranks([TRACES / name]).values()
     (again,) = read_ranks([target]).values()
     assert as_json(again.figures) == as_json(original.figures)
-    assert again.timeline.notes == original.timeline.notes
+    assert again.notes == original.notes
     assert again.collectives == original.collectives
 
 
