@@ -29,6 +29,7 @@ from tests.tree import ROOT
 EXPECTED = Path(__file__).parent / "expected"
 COMPARISON = ROOT / "benchmarks/results/epyc-2-cores"
 TRACES = ROOT / "tests/parallel_core/traces/stored"
+RECORDED = ROOT / "tests/parallel_core/traces/profile/stored"
 DIGITS = 5
 """Significant digits of a number: the last ones differ between versions of NumPy."""
 LAB_LIMITS = {"PROGRAMS": 20, "BUDGET": 0.2}
@@ -205,17 +206,26 @@ def profile_keys() -> str:
     return keys_and_types(document)
 
 
+def diff_of_recordings() -> str:
+    one_bucket, several = (RECORDED / f"ddp-{name}.json.gz" for name in ("one-bucket", "buckets"))
+    return output_of("diff", one_bucket, several)
+
+
+def trace_tables() -> str:
+    return trace_text("two_processes", "--exchanges") + output_of("trace", "--figures")
+
+
 DOCUMENTS: Mapping[str, Callable[[], str]] = {
     **{
         f"trace-{name.partition('/')[2].partition('.')[0] or name}.txt": partial(trace_text, name)
         for name in ("not_hidden/late_flat.json.gz", "linked/ddp.json.gz", "two_gpus")
     },
-    "trace-exchanges.txt": partial(trace_text, "two_processes", "--exchanges"),
+    "trace-tables.txt": trace_tables,
     "trace-stream_wait.json": partial(trace_json, "linked/stream_wait.json.gz"),
     "trace-no_no_sync.json": partial(trace_json, "not_hidden/no_no_sync.json.gz"),
     "trace-two_gpus.json": partial(ranks_json, "two_gpus"),
     "report.txt": report_text,
-    "diff.txt": diff,
+    "diff.txt": lambda: diff() + diff_of_recordings(),
     "diff.json": diff_json,
     "lab-check.json": lab_json,
     "refusals.txt": refusals,
