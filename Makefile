@@ -105,7 +105,7 @@ test-matrix: $(TOOLS)
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks bench
 
-# All that the pages show of a machine with two cores, in the order in which it counts, into benchmarks/results: three
+# All that the pages show of a machine with two cores, in the order in which it counts, into benchmarks/results: four
 # hours, in which nothing else may run. The minutes behind the commands are those of a virtual machine.
 MEASURE := $(BIN)/python -m benchmarks
 measure: $(TOOLS) $(JAX)/ready
@@ -115,6 +115,7 @@ measure: $(TOOLS) $(JAX)/ready
 	for over in mxnet torch; do $(MEASURE) planted-faults --over $$over && \
 	  $(MEASURE) planted-faults --over $$over --trials 2 --spinning 1 || exit; done   # 26
 	$(MEASURE) twins                                                  # 9
+	for spinning in 0 1 2; do $(MEASURE) recordings --spinning $$spinning || exit; done   # 65
 	$(MEASURE) under-load && $(MEASURE) under-load --spinning 2       # 10
 	$(MEASURE) self-test                                              # 5
 	$(MEASURE) variants                                               # 10
