@@ -54,9 +54,9 @@ def test_a_folder_of_ranks_is_one_recording(program: RunProgram, tmp_path: Path)
         folders.append(str(folder))
     done = program("diff", *folders, "--json=-")
     document = json.loads(done.stdout)
-    assert document["verdict"] == "slower"
+    assert document["verdict"] == "too few runs"
     assert document["before"]["number_of_recordings"] == 1
-    assert document["before"]["exchanges"] == 2 * 4 * USUAL.steps
+    assert document["ratio"]["estimate"] > 1.3
     one_rank = program("diff", folders[0], f"{folders[1]}/rank0.json", "--json=-")
     reason, *_ = json.loads(one_rank.stdout)["cannot_answer"]
     assert (reason["question"], reason["code"]) == ("step", "other-processes")
