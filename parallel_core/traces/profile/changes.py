@@ -65,6 +65,8 @@ IN_WORDS: Mapping[str, str] = dict(
         strict=True,
     )
 )
+LAUNCHED_EARLY = Operation(EARLY, "exchange")
+"""Counted like an operation, where all recordings know the backward pass."""
 LEAST_COUNT = 0.5
 """In numbers a step: a thread that is late in a step or two is no change."""
 TOO_FEW = Unanswered(
@@ -270,8 +272,12 @@ def _changed_counts(before: Side, after: Side) -> tuple[CountChange, ...]:
     numbers_before, numbers_after = (
         [_numbers_of_step(recording) for recording in side.recordings] for side in (before, after)
     )
+    all_numbers = (*numbers_before, *numbers_after)
+    is_early_known = all(LAUNCHED_EARLY in numbers for numbers in all_numbers)
     changes = []
-    for operation in dict.fromkeys(chain.from_iterable((*numbers_before, *numbers_after))):
+    for operation in dict.fromkeys(chain.from_iterable(all_numbers)):
+        if operation == LAUNCHED_EARLY and not is_early_known:
+            continue
         counts_before = [numbers.get(operation, 0.0) for numbers in numbers_before]
         counts_after = [numbers.get(operation, 0.0) for numbers in numbers_after]
         apart = max(min(counts_before) - max(counts_after), min(counts_after) - max(counts_before))
@@ -286,7 +292,7 @@ def _numbers_of_step(recording: RecordedSteps) -> Mapping[Operation, float]:
     launched = {}
     if recording.early_exchanges is not None and recording.steps:
         steps = recording.processes * len(recording.steps)
-        launched[Operation(EARLY, "exchange")] = recording.early_exchanges / steps
+        launched[LAUNCHED_EARLY] = recording.early_exchanges / steps
     longest_first = sorted(recording.operations.items(), key=lambda done: -done[1].time.seconds)
     return {**launched, **{operation: done.number for operation, done in longest_first}}
 

@@ -65,7 +65,6 @@ class RecordedSteps:
     """The parts of every step, on average over the processes; empty if one marks no steps."""
     operations: Mapping[Operation, OperationOfStep]
     """On average over the processes."""
-    exchanges: int = 0
     early_exchanges: int | None = None
     """How many exchanges were launched before the backward pass was over; None if that is not
     known.
@@ -144,7 +143,6 @@ def recorded_steps(traces: Iterable[RankTrace]) -> RecordedSteps:
         processes=len(cases),
         steps=recording.steps if mark_steps else (),
         operations=averaged([operations_of_step(case.spans) for case in cases], fmean),
-        exchanges=sum(case.exchanges for case in cases),
         early_exchanges=recording.sum("early_exchanges"),
         core_wait_share=max(trace.core_wait_share or 0.0 for trace in ranks.values()),
         unhidden=of_processes(cases),

@@ -94,6 +94,8 @@ def test_exchanges_and_reasons_are_counted(recordings: Recordings) -> None:
     changes = changes_between(recordings(LATE, BEFORE), recordings(USUAL, AFTER))
     (early,) = changes.counted
     assert (early.name, early.kind, early.before, early.after) == (EARLY, "exchange", 0, 3)
+    unknown = [replace(recording, early_exchanges=None) for recording in recordings(LATE, BEFORE)]
+    assert changes_between(unknown, recordings(USUAL, AFTER)).counted == ()
     assert changes.before.hidden_exchange_share == pytest.approx(0, abs=0.05)
     assert changes.after.hidden_exchange_share == pytest.approx(0.75, abs=0.05)
     assert [row.code for row in changes.gone] == ["launched-after"]
